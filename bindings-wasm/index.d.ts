@@ -1133,6 +1133,69 @@ export interface MessageInfo {
   bytes: number;
 }
 
+/** What was counted of a method of a group. In Python it is a `dict` of these. */
+export interface OperationStats {
+  /** The method: `allreduce`. */
+  name: string;
+  /** Operations that have ended, well or not. */
+  count: number;
+  /** Those of them that have failed. */
+  failed: number;
+  /** Operations that were called and have not ended. */
+  inFlight: number;
+  /**
+   * Bytes of all that have ended well: of each what this rank reads, or what it writes if that
+   * is more.
+   */
+  bytes: number;
+  /** Half of them took no longer, in seconds. */
+  p50Seconds: number;
+  /** 99 of 100 took no longer, in seconds. */
+  p99Seconds: number;
+  /** The longest that was timed, in seconds. */
+  maxSeconds: number;
+  /** What all of them took together, in seconds. */
+  totalSeconds: number;
+  /**
+   * Bytes per second: those of all, by what all of them took together; `algbw` of nccl-tests.
+   * The bytes of an operation are those of the whole buffer, as there.
+   */
+  algorithmBandwidth: number;
+}
+
+/** How long this rank has waited for another. In Python it is a `dict` of these. */
+export interface PeerStats {
+  /** The other rank, in the group. */
+  rank: number;
+  /** The same in the group of all. */
+  globalRank: number;
+  /**
+   * How long operations of this rank have waited for data of the other, or for its consent to
+   * send, in seconds.
+   */
+  waitedSeconds: number;
+}
+
+/** What a group has called. In Python it is a `dict` of these. */
+export interface ProcessGroupStats {
+  /** The name of the group. */
+  group: string;
+  /** This process's rank in the group. */
+  rank: number;
+  /** The same in the group of all. */
+  globalRank: number;
+  /** The number of ranks. */
+  size: number;
+  /** For how long it has been counted, in seconds. */
+  seconds: number;
+  /** What was called, by name. */
+  operations: readonly OperationStats[];
+  /** For whom this rank has waited, by rank. */
+  peers: readonly PeerStats[];
+  /** For whom it has waited longest; none if it has waited for nobody. */
+  slowestPeer: number | null;
+}
+
 /** What compression lost. In Python it is a `dict` of these. */
 export interface CompressionLoss {
   /**
@@ -3191,6 +3254,24 @@ export class ProcessGroup {
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
   }): Promise<[indices: Tensor, values: Tensor]>;
+  /**
+   * What this rank has called in this group since it was made: of each method how often, how
+   * many bytes, how long that took and at what bandwidth; and for whom it has waited, of the
+   * present members. Always counted, and asked for without waiting for anybody.
+   *
+   * All is exact but durations: of operations that are done when their call returns, which take
+   * less than a microsecond or a few, one in 64 is timed after the first thousand of the group,
+   * and counts as 64; and quantiles are known to some percent.
+   *
+   * Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
+   * operation here could not go on counts for the rank whose data ended that. In a ring, that is
+   * the neighbour: the slow rank is the one for which its neighbour waits, and that waits for
+   * nobody itself. Waits of some microseconds do not count where ranks share a host. A page
+   * counts nothing: there it raises {@link UnsupportedError}.
+   *
+   * @throws {@link UnsupportedError}
+   */
+  stats(): ProcessGroupStats;
   /**
    * All ranks get every rank's tensor, in one output tensor, in which they may have different
    * numbers of rows (MPI's `Allgatherv`).
@@ -5879,6 +5960,16 @@ export function allReduceSparse(indices: TensorLike, values: TensorLike, op: Red
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
   }): Promise<[indices: Tensor, values: Tensor] | undefined>;
+
+/**
+ * What `stats` of all groups of this process say, as OpenMetrics text, which Prometheus reads:
+ * operations, failures, bytes, durations and waits, by rank, group, operation and peer.
+ * `polyrank run --metrics-port` serves the same for all ranks of a host. A page raises {@link
+ * UnsupportedError}.
+ *
+ * @throws {@link UnsupportedError}
+ */
+export function metrics(): string;
 
 /**
  * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.

@@ -7,6 +7,8 @@ mod formation;
 mod joined_groups;
 mod leaving;
 mod messages;
+#[cfg(feature = "tcp")]
+mod metrics;
 mod options;
 mod p2p_op;
 mod refusals;
@@ -44,6 +46,8 @@ pub use messages::{
     iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
     sendrecv,
 };
+#[cfg(feature = "tcp")]
+pub use metrics::metrics;
 pub use options::{InitOptions, NewGroupOptions};
 pub use p2p_op::{P2POp, batch_isend_irecv, check_one_group};
 #[cfg(feature = "internals")]

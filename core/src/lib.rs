@@ -150,8 +150,11 @@ mod process_end;
 pub mod process_group;
 mod process_mutex;
 mod random;
-#[cfg(feature = "tcp")]
+#[cfg(all(feature = "tcp", not(feature = "internals")))]
 mod recorder;
+#[cfg(all(feature = "tcp", feature = "internals"))]
+#[doc(hidden)]
+pub mod recorder;
 pub mod rendezvous;
 #[cfg(not(feature = "internals"))]
 mod request;
@@ -200,6 +203,8 @@ pub use process_group::{
     DEFAULT_TIMEOUT, DeviceBackend, GroupHints, GroupOptions, PreparedOperation, ProcessGroup,
     SHUTDOWN_LIMIT, SplitOptions, Window, nan_check, nan_check_allowing_infinity,
 };
+#[cfg(feature = "tcp")]
+pub use recorder::{OperationStats, PeerStats, ProcessGroupStats};
 pub use request::{CustomOp, CustomReduction, Request};
 pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,

@@ -487,6 +487,13 @@ export function allReduceSparse(...given) {
   return own.allReduceSparse(DISTRIBUTED_ALL_REDUCE_SPARSE, given);
 }
 
+const DISTRIBUTED_METRICS = { key: "DISTRIBUTED_METRICS", name: "metrics", required: 0 };
+
+/** What `stats` of all groups of this process say, as OpenMetrics text, which Prometheus reads: operations, failures, bytes, durations and waits, by rank, group, operation and peer. `polyrank run --metrics-port` serves the same for all ranks of a host. A page raises {@link UnsupportedError}. */
+export function metrics(...given) {
+  return calls.invoke(DISTRIBUTED_METRICS, null, given);
+}
+
 const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, integers: [[2, "outputSplitSizes"]], output: 0, outputName: "outputTensor", group: 3, groupName: "group" };
 
 /** All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows. */

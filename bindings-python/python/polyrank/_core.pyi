@@ -157,6 +157,7 @@ __all__ = [
     "is_xccl_available",
     "isend",
     "join_group",
+    "metrics",
     "monitored_barrier",
     "nan_check",
     "new_group",
@@ -2271,6 +2272,23 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
         """
+    def stats(self) -> dict[str, Any]:
+        """What this rank has called in this group since it was made: of each method how often, how many
+        bytes, how long that took and at what bandwidth; and for whom it has waited, of the present
+        members. Always counted, and asked for without waiting for anybody.
+
+        All is exact but durations: of operations that are done when their call returns, which take
+        less than a microsecond or a few, one in 64 is timed after the first thousand of the group, and
+        counts as 64; and quantiles are known to some percent.
+
+        Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
+        operation here could not go on counts for the rank whose data ended that. In a ring, that is
+        the neighbour: the slow rank is the one for which its neighbour waits, and that waits for
+        nobody itself. Waits of some microseconds do not count where ranks share a host. A page counts
+        nothing: there it raises `UnsupportedError`.
+
+        Raises `UnsupportedError`.
+        """
     def all_gather_v(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
         """All ranks get every rank's tensor, in one output tensor, in which they may have different
         numbers of rows (MPI's `Allgatherv`).
@@ -3475,6 +3493,15 @@ def all_reduce_sparse(indices: _Tensor, values: _Tensor, op: ReduceOp = ..., gro
     `op` is `ReduceOp.SUM` by default.
 
     Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+    """
+
+def metrics() -> str:
+    """What `stats` of all groups of this process say, as OpenMetrics text, which Prometheus reads:
+    operations, failures, bytes, durations and waits, by rank, group, operation and peer.
+    `polyrank run --metrics-port` serves the same for all ranks of a host. A page raises
+    `UnsupportedError`.
+
+    Raises `UnsupportedError`.
     """
 
 @overload

@@ -1800,6 +1800,27 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ALLREDUCE_SPARSE", positional, keywords)
     }
 
+    /// What this rank has called in this group since it was made: of each method how often, how many
+    /// bytes, how long that took and at what bandwidth; and for whom it has waited, of the present
+    /// members. Always counted, and asked for without waiting for anybody.
+    ///
+    /// All is exact but durations: of operations that are done when their call returns, which take
+    /// less than a microsecond or a few, one in 64 is timed after the first thousand of the group, and
+    /// counts as 64; and quantiles are known to some percent.
+    ///
+    /// Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
+    /// operation here could not go on counts for the rank whose data ended that. In a ring, that is
+    /// the neighbour: the slow rank is the one for which its neighbour waits, and that waits for
+    /// nobody itself. Waits of some microseconds do not count where ranks share a host. A page counts
+    /// nothing: there it raises `UnsupportedError`.
+    ///
+    /// Raises `UnsupportedError`.
+    #[pyo3(name = "stats", signature = ())]
+    fn py_stats<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_STATS", positional, keywords)
+    }
+
     /// All ranks get every rank's tensor, in one output tensor, in which they may have different
     /// numbers of rows (MPI's `Allgatherv`).
     ///

@@ -1167,6 +1167,19 @@ fn py_all_reduce_sparse<'py>(
     convert::invoke(py, "DISTRIBUTED_ALL_REDUCE_SPARSE", positional, keywords)
 }
 
+/// What `stats` of all groups of this process say, as OpenMetrics text, which Prometheus reads:
+/// operations, failures, bytes, durations and waits, by rank, group, operation and peer.
+/// `polyrank run --metrics-port` serves the same for all ranks of a host. A page raises
+/// `UnsupportedError`.
+///
+/// Raises `UnsupportedError`.
+#[pyfunction]
+#[pyo3(name = "metrics", signature = ())]
+fn py_metrics<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    convert::invoke(py, "DISTRIBUTED_METRICS", positional, keywords)
+}
+
 /// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
 #[pyfunction]
 #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, output_split_sizes, group=None, async_op=False)")]
@@ -1321,6 +1334,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
     module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_reduce_sparse, module)?)?;
+    module.add_function(wrap_pyfunction!(py_metrics, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter_v, module)?)?;

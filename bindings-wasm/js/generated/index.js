@@ -118,6 +118,7 @@ export {
   isXcclAvailable,
   isend,
   joinGroup,
+  metrics,
   monitoredBarrier,
   nanCheck,
   newGroup,

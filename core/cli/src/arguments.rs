@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, launch, predict, serve, trace};
+use crate::{bench, launch, predict, serve, top, trace};
 
 /// The `polyrank` command.
 #[derive(Parser)]
@@ -46,6 +46,12 @@ pub(crate) enum Command {
     /// Names the operation on which ranks differ: who waits in it, and what the others do instead.
     #[command(after_help = trace::EXAMPLES)]
     Trace(trace::TraceArguments),
+    /// Show what the ranks of a running job do
+    ///
+    /// A table that is renewed: which operation each rank is in and for how long, operations per
+    /// second, bandwidth, and for whom it waits.
+    #[command(after_help = top::EXAMPLES)]
+    Top(top::TopArguments),
     /// One rank of `polyrank bench`, which starts it
     #[command(hide = true)]
     BenchRank {

@@ -7,6 +7,7 @@
 //! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
 //! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
 //! | `polyrank trace`   | says what went wrong, from what flight recorders wrote  | `trace`   |
+//! | `polyrank top`     | shows what the ranks of a running job do                | `top`     |
 
 mod affinity;
 mod arguments;
@@ -21,6 +22,7 @@ mod predict;
 mod random;
 mod serve;
 mod sizes;
+mod top;
 mod trace;
 
 use std::ffi::OsString;
@@ -66,6 +68,7 @@ pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::BenchRank { rank } => bench::run_rank(rank),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What there is to ask for help about.
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 9] = [
     &[],
     &["run"],
     &["store"],
@@ -14,6 +14,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["bench", "start"],
     &["predict"],
     &["trace"],
+    &["top"],
 ];
 
 #[test]

@@ -460,6 +460,11 @@ pub trait Backend: Send + Sync + 'static {
         let _ = rank;
         false
     }
+    /// How long operations of this rank have waited for others, where the backend knows.
+    #[cfg(feature = "tcp")]
+    fn waits(&self) -> Vec<(u32, Duration)> {
+        Vec::new()
+    }
     /// Whether the other ranks do not exist, so that nobody waits for them: not when groups are
     /// made of this one, and not in monitored barriers.
     fn is_alone(&self) -> bool {

@@ -357,6 +357,11 @@ impl Backend for ScheduledBackend {
         self.driver.has_died(rank)
     }
 
+    #[cfg(feature = "tcp")]
+    fn waits(&self) -> Vec<(u32, Duration)> {
+        self.driver.waits()
+    }
+
     fn failure(&self) -> Option<Error> {
         let abort = self.driver.failure().or_else(|| self.driver.retirement())?;
         Some(error_of(&abort, &self.group, "get_error", 0))

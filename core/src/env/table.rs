@@ -129,6 +129,13 @@ variables! {
             unset: "`WARNING`",
             reader: "the packages for Python and Node, and the command"
         }
+        /// The folder in which each process writes once a second what its groups have called,
+        /// counted, for who serves that: `polyrank run --metrics-port` sets it for its ranks.
+        POLYRANK_METRICS_DIR {
+            values: "a folder that is there",
+            unset: "nothing is written; `metrics()` tells it",
+            reader: "every process with a group"
+        }
         /// As `POLYRANK_RUN_ID`, under torchrun.
         TORCHELASTIC_RUN_ID {
             values: "any text; `none` is not a name",

@@ -1,6 +1,8 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
 use std::sync::{Arc, Weak};
+#[cfg(feature = "tcp")]
+use std::time::Duration;
 
 use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
@@ -126,6 +128,12 @@ impl Executor {
             choice.add_prices(&mut known);
         }
         known
+    }
+
+    /// How long operations have waited for each of the other ranks.
+    #[cfg(feature = "tcp")]
+    pub fn waits(&self) -> Vec<(Rank, Duration)> {
+        self.state.peers.waits()
     }
 
     /// Whether the group has other ranks.

@@ -408,6 +408,7 @@ impl State {
                 if !payload.holds() {
                     return;
                 }
+                self.peers.note_wait(Some(peer), (running.progressed, self.now));
                 running.progressed = self.now;
                 running.progress(step, header.payload_bytes as usize, &mut self.work);
                 self.finish_if_done(sequence);
@@ -471,6 +472,7 @@ impl State {
         // `agreed` has compared the lengths, so that the offset fits if it does not exceed them.
         let permitted = header.offset.min(header.message_bytes) as usize;
         state.permitted = state.permitted.max(permitted);
+        self.peers.note_wait(Some(peer), (running.progressed, self.now));
         running.progressed = self.now;
         self.list(header.sequence, step);
     }

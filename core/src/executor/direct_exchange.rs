@@ -252,7 +252,10 @@ impl State {
             }
             return is_over;
         }
-        let Some(next) = self.next_take(running) else { return false };
+        let Some(next) = self.next_take(running) else {
+            self.note_missing(sequence);
+            return false;
+        };
         let outcome = match next {
             NextTake::Pass => {
                 self.pass_lent(sequence);
@@ -275,10 +278,28 @@ impl State {
         true
     }
 
+    /// Notes for whom operation `sequence` waits, if it needs all ranks before it can go on.
+    fn note_missing(&mut self, sequence: u64) {
+        let Some(exchange) = &self.exchange else { return };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let needs_all = running.direct.taken == 0
+            && running.direct_collective().is_some_and(|direct| direct.reduces());
+        if needs_all {
+            let is_missing = |rank: &Rank| !exchange.board.shows(*rank, sequence);
+            running.missing = (0..self.size).find(is_missing);
+        }
+    }
+
     /// Notes that `taken` more bytes are here of what was next, and passes the operation if that
     /// was all.
     fn note_taken(&mut self, sequence: u64, next: NextTake, taken: usize) {
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let waited_for = match next {
+            NextTake::Part(source, _) => Some(source).filter(|source| *source != self.rank),
+            NextTake::Reduction => running.missing.take(),
+            NextTake::Pass => None,
+        };
+        self.peers.note_wait(waited_for, (running.progressed, self.now));
         running.progressed = self.now;
         let Some(direct) = running.direct_collective() else { return };
         let (whole, source, done) = match next {

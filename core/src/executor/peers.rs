@@ -4,8 +4,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+#[cfg(feature = "tcp")]
+use std::time::Duration;
 
 use super::limits::WINDOW_BYTES;
+use crate::clock::Instant;
 use crate::sorted::{LargeSortedMap, SortedMap};
 use crate::transport::{LossReason, Rank};
 
@@ -105,6 +108,22 @@ impl Peers {
         self.get(peer).is_some_and(|peer| matches!(peer.lost, Some(LossReason::Died(_))))
     }
 
+    /// Notes that an operation waited for `peer`, from one time to another.
+    #[cfg_attr(not(feature = "tcp"), allow(unused_variables, reason = "nobody asks there"))]
+    pub(super) fn note_wait(&mut self, peer: Option<Rank>, (from, to): (Instant, Instant)) {
+        #[cfg(feature = "tcp")]
+        if let Some(peer) = peer.and_then(|peer| self.known.get_mut(&peer)) {
+            peer.waited += to.saturating_duration_since(from);
+        }
+    }
+
+    /// How long operations have waited for each peer.
+    #[cfg(feature = "tcp")]
+    pub(super) fn waits(&self) -> Vec<(Rank, Duration)> {
+        let known = self.known.iter().filter(|(_, peer)| !peer.waited.is_zero());
+        known.map(|(rank, peer)| (*rank, peer.waited)).collect()
+    }
+
     /// The peers that said goodbye.
     pub(super) fn departed(&self) -> impl Iterator<Item = Rank> {
         let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(LossReason::Goodbye);
@@ -162,6 +181,9 @@ pub(super) struct Peer {
     pub(super) abort_given: bool,
     /// Whether it has left.
     pub(super) abort_sent: bool,
+    /// How long operations have waited for it.
+    #[cfg(feature = "tcp")]
+    waited: Duration,
 }
 
 impl Peer {

@@ -329,6 +329,7 @@ impl State {
     }
 
     pub(super) fn end_receive(&mut self, receiving: PendingReceive) {
+        self.peers.note_wait(receiving.peer, (receiving.ending.started, self.now));
         drop(receiving.memory);
         if let Some(peer) = receiving.peer {
             receiving.ending.completion.set_source_rank(peer);

@@ -65,6 +65,8 @@ pub(super) struct RunningOperation {
     pub(super) started: Instant,
     /// When something moved last.
     pub(super) progressed: Instant,
+    /// On the board, the rank that was missing when this one last looked.
+    pub(super) missing: Option<Rank>,
     pub(super) deadline: Instant,
     pub(super) finish: Option<Outcome>,
     pub(super) completion: Arc<Completion>,
@@ -107,6 +109,7 @@ impl RunningOperation {
             steps,
             started: now,
             progressed: now,
+            missing: None,
             deadline: operation.deadline,
             finish: operation.finish,
             completion: operation.completion,

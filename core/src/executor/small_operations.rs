@@ -237,7 +237,11 @@ impl State {
             self.leave_board(sequence);
             return true;
         }
-        if exchange.shown == 0 || !small.sources().all(counts) {
+        if exchange.shown == 0 {
+            return false;
+        }
+        if let Some(missing) = small.sources().find(|&rank| !counts(rank)) {
+            running.missing = Some(missing);
             return false;
         }
         let mut output = std::mem::take(&mut exchange.output_scratch);
@@ -259,6 +263,7 @@ impl State {
                     scatter(&output, &running.bindings.output);
                 }
                 running.remaining = 0;
+                self.peers.note_wait(running.missing, (running.progressed, self.now));
                 running.progressed = self.now;
                 exchange.sequences.pop_front();
                 exchange.shown -= 1;

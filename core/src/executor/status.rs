@@ -1,6 +1,9 @@
 //! Questions to a group's executor that move nothing, for every kind of driver. Knows nothing of
 //! who makes progress.
 
+#[cfg(feature = "tcp")]
+use std::time::Duration;
+
 use super::{Driver, StallReport};
 use crate::clock::Instant;
 use crate::transport::Rank;
@@ -36,6 +39,12 @@ impl Driver {
     /// Whether other ranks may still find that they disagree with this rank on its last operation.
     pub fn is_unconfirmed(&self) -> bool {
         self.lock().is_unconfirmed()
+    }
+
+    /// How long operations have waited for each of the other ranks.
+    #[cfg(feature = "tcp")]
+    pub fn waits(&self) -> Vec<(Rank, Duration)> {
+        self.lock().waits()
     }
 
     /// Why the group failed or was left, if it was.

@@ -113,6 +113,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_PROBE,
     &PROCESS_GROUP_IPROBE,
     &PROCESS_GROUP_ALLREDUCE_SPARSE,
+    &PROCESS_GROUP_STATS,
     &PROCESS_GROUP_ALL_GATHER_V,
     &PROCESS_GROUP_GATHER_V,
     &PROCESS_GROUP_SCATTER_V,
@@ -248,6 +249,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_EXSCAN,
     &DISTRIBUTED_SENDRECV,
     &DISTRIBUTED_ALL_REDUCE_SPARSE,
+    &DISTRIBUTED_METRICS,
     &DISTRIBUTED_ALL_GATHER_V,
     &DISTRIBUTED_GATHER_V,
     &DISTRIBUTED_SCATTER_V,
@@ -2353,6 +2355,18 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
+};
+
+/// `ProcessGroup.stats`
+pub static PROCESS_GROUP_STATS: Method = Method {
+    interface: "ProcessGroup",
+    name: "stats",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.all_gather_v`
@@ -4906,6 +4920,18 @@ pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
+};
+
+/// `distributed.metrics`
+pub static DISTRIBUTED_METRICS: Method = Method {
+    interface: "distributed",
+    name: "metrics",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.all_gather_v`

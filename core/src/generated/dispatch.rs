@@ -559,6 +559,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::join_group(call)))),
     },
     Entry {
+        key: "DISTRIBUTED_METRICS",
+        method: &calls::DISTRIBUTED_METRICS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::metrics)),
+    },
+    Entry {
         key: "DISTRIBUTED_MONITORED_BARRIER",
         method: &calls::DISTRIBUTED_MONITORED_BARRIER,
         order: Order::Group,
@@ -1411,6 +1418,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::split_group(call)))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_STATS",
+        method: &calls::PROCESS_GROUP_STATS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group::stats)),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_RECONFIGURE",

@@ -15,11 +15,18 @@ use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 #[cfg(feature = "tcp")]
+pub(super) use crate::recorder::CallTime;
+#[cfg(feature = "tcp")]
 use crate::recorder::{DoneOperation, NO_RANK, OperationKind};
 use crate::request::SingleTensorRequest;
 use crate::tensor::{Apart, InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::work::Work;
+
+/// Nobody records operations.
+#[cfg(not(feature = "tcp"))]
+#[derive(Clone, Copy)]
+pub(super) struct CallTime;
 
 /// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
@@ -69,10 +76,11 @@ impl ProcessGroup {
             return None;
         }
         let call = members.small_call(plain, memory.lengths())?;
+        let called = members.called();
         match members.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                members.record_done(&call, plain.name, sequence, memory.lengths());
+                members.record_done(&call, (plain.name, sequence), memory.lengths(), called);
                 if let Some(parts) = plain.divisor(members.rank, members.size()) {
                     memory.write(|sum| kernels::divide(plain.dtype, sum, parts));
                 }
@@ -203,14 +211,23 @@ impl HeldBuffers {
 }
 
 impl Inner {
+    /// The time, if what is called now is timed.
+    #[inline]
+    pub(super) fn called(&self) -> CallTime {
+        #[cfg(feature = "tcp")]
+        return self.recorder.called();
+        #[cfg(not(feature = "tcp"))]
+        CallTime
+    }
+
     /// Notes a collective that is done.
     #[inline]
     fn record_done(
         &self,
         call: &SmallCall,
-        name: &'static str,
-        sequence: u64,
+        (name, sequence): (&'static str, u64),
         (given, taken): (usize, usize),
+        called: CallTime,
     ) {
         #[cfg(feature = "tcp")]
         {
@@ -226,10 +243,11 @@ impl Inner {
                 sequence,
                 given,
                 taken,
+                called,
             });
         }
         #[cfg(not(feature = "tcp"))]
-        let _ = (call, name, sequence, given, taken);
+        let _ = (call, name, sequence, given, taken, called);
     }
 
     pub(super) fn size(&self) -> u32 {

@@ -152,7 +152,9 @@ impl Inner {
     fn describe_to_recorder(&self) {
         #[cfg(feature = "tcp")]
         {
-            self.recorder.describe(self.facts());
+            let backend = Arc::downgrade(&self.cpu);
+            let waits = move || backend.upgrade().map(|it| it.waits()).unwrap_or_default();
+            self.recorder.describe(self.facts(), Arc::new(waits));
             if self.store_prefix.is_empty() && self.members.len() > 1 {
                 watch::watch(&self.recorder, self.store.shared_connection());
             }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fast_path::CallTime;
 use super::hooks::HookedOperation;
 use super::{Inner, ProcessGroup, hook_arguments};
 use crate::backend::{
@@ -99,17 +100,19 @@ impl Inner {
     }
 
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
+        let called = self.called();
         let has_gone = self.cpu.send_short(to, payload);
         if has_gone {
-            self.record_message(Direction::Send, to, to.peer, payload.len());
+            self.record_message(Direction::Send, to, (to.peer, payload.len()), called);
         }
         has_gone
     }
 
     fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> Option<u32> {
+        let called = self.called();
         let sender = self.cpu.receive_short(from, memory);
         if sender.is_some() {
-            self.record_message(Direction::Receive, from, sender, memory.len());
+            self.record_message(Direction::Receive, from, (sender, memory.len()), called);
         }
         sender
     }
@@ -120,8 +123,8 @@ impl Inner {
         &self,
         direction: Direction,
         Envelope { tag, dtype, .. }: Envelope,
-        peer: Option<u32>,
-        bytes: usize,
+        (peer, bytes): (Option<u32>, usize),
+        called: CallTime,
     ) {
         #[cfg(feature = "tcp")]
         {
@@ -140,10 +143,11 @@ impl Inner {
                 sequence,
                 given,
                 taken,
+                called,
             });
         }
         #[cfg(not(feature = "tcp"))]
-        let _ = (direction, tag, dtype, peer, bytes);
+        let _ = (direction, tag, dtype, peer, bytes, called);
     }
 }
 

@@ -64,6 +64,8 @@ mod sibling_names;
 mod sparse;
 mod split;
 mod stage;
+#[cfg(feature = "tcp")]
+mod statistics;
 mod symmetric_memory;
 pub(crate) mod topology;
 pub(crate) mod window;

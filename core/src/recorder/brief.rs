@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
-use super::ticks::{instant_of, ticks};
+use super::statistics::{ALL_TIMED, BriefCounts, Counts, TimedCall, is_timed};
+use super::ticks::{instant_of, nanoseconds, ticks};
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
@@ -39,7 +40,14 @@ pub(crate) struct DoneOperation {
     pub(crate) given: usize,
     /// Bytes that were written, of one tensor.
     pub(crate) taken: usize,
+    /// When it was called, if it is timed.
+    pub(crate) called: CallTime,
 }
+
+/// When an operation was called, in ticks, the last bit of which says whether it stands for others;
+/// 0 if it is not timed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CallTime(u64);
 
 /// The ring.
 #[derive(Default)]
@@ -48,8 +56,15 @@ pub(super) struct BriefOperations {
     next: AtomicU64,
     /// Earlier ones are forgotten.
     first: AtomicU64,
-    lines: OnceLock<Box<[Line]>>,
+    /// None before the first operation.
+    ring: OnceLock<Box<Ring>>,
     names: [OnceLock<&'static str>; NAMES],
+}
+
+/// What was noted last, and what was counted of all.
+struct Ring {
+    counts: BriefCounts<{ NAMES + 1 }>,
+    lines: Box<[Line]>,
 }
 
 #[derive(Default)]
@@ -73,17 +88,37 @@ impl BriefOperations {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The time, if what is called now is timed.
+    #[inline]
+    pub(super) fn called(&self) -> CallTime {
+        let number = self.next.load(Ordering::Relaxed);
+        if !is_timed(number) {
+            return CallTime(0);
+        }
+        let is_sample = number >= ALL_TIMED;
+        CallTime((ticks() & !1).max(2) | u64::from(is_sample))
+    }
+
     #[inline]
     pub(super) fn note(&self, operation: &DoneOperation) {
-        let lines = self
-            .lines
-            .get_or_init(|| std::iter::repeat_with(Line::default).take(REMEMBERED).collect());
+        let Ring { counts, lines } = &**self.ring.get_or_init(Box::default);
         let number = self.next_number();
         let Some(line) = lines.get(number as usize % REMEMBERED) else { return };
-        let DoneOperation { name, kind, dtype, reduce_op, peer, tag, sequence, given, taken } =
-            *operation;
+        let DoneOperation {
+            name,
+            kind,
+            dtype,
+            reduce_op,
+            peer,
+            tag,
+            sequence,
+            given,
+            taken,
+            called: CallTime(called),
+        } = *operation;
         let operator = reduce_op.map_or(NO_OPERATOR, ReduceOp::code);
-        let bytes = [self.index_of(name), kind as u8, dtype as u8, operator];
+        let method = self.index_of(name);
+        let bytes = [method, kind as u8, dtype as u8, operator];
         let what = u64::from(u32::from_le_bytes(bytes)) | u64::from(peer) << 32;
         line.stamp.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -92,8 +127,22 @@ impl BriefOperations {
         line.given.store(given as u64, Ordering::Relaxed);
         line.taken.store(taken as u64, Ordering::Relaxed);
         line.tag.store(u64::from(tag), Ordering::Relaxed);
-        line.done.store(ticks(), Ordering::Relaxed);
+        let done = ticks();
+        line.done.store(done, Ordering::Relaxed);
         line.stamp.store(number + 1, Ordering::Release);
+        let took = (called != 0).then(|| TimedCall {
+            nanoseconds: nanoseconds(done.saturating_sub(called)),
+            is_sample: called & 1 == 1,
+        });
+        counts.add(method.into(), given.max(taken) as u64, took);
+    }
+
+    /// Adds what was counted to `counts`.
+    pub(super) fn add_to(&self, counts: &mut Counts) {
+        let name_of = |place: usize| self.names.get(place)?.get().copied();
+        if let Some(ring) = self.ring.get() {
+            ring.counts.add_to(counts, name_of);
+        }
     }
 
     /// Forgets all that was noted so far.
@@ -103,7 +152,7 @@ impl BriefOperations {
 
     /// Those that are there, in no order.
     pub(super) fn operations(&self) -> Vec<RecordedOperation> {
-        let lines = self.lines.get().map(|lines| &**lines).unwrap_or_default();
+        let lines = self.ring.get().map(|ring| &*ring.lines).unwrap_or_default();
         lines.iter().filter_map(|line| self.read(line)).collect()
     }
 
@@ -155,6 +204,13 @@ impl BriefOperations {
             std::ptr::eq(*known, name) || *known == name
         };
         self.names.iter().position(is_known).unwrap_or(NAMES) as u8
+    }
+}
+
+impl Default for Ring {
+    fn default() -> Ring {
+        let lines = std::iter::repeat_with(Line::default).take(REMEMBERED).collect();
+        Ring { counts: BriefCounts::default(), lines }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::env::variable;
 
@@ -23,8 +23,8 @@ pub(super) fn of_rank(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("polyrank_trace_rank_{rank}.json"))
 }
 
-/// Writes `dump`; whoever reads the file finds all of it, or what was there before.
-pub(super) fn write(path: &Path, dump: &Value) -> io::Result<()> {
+/// Writes `contents` as JSON; whoever reads the file finds all of it, or what was there before.
+pub(super) fn write(path: &Path, contents: &impl Serialize) -> io::Result<()> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -36,7 +36,7 @@ pub(super) fn write(path: &Path, dump: &Value) -> io::Result<()> {
     let unfinished = folder.join(format!(".{name}.{host}.{process}.{number}"));
     let written = (|| {
         let mut file = io::BufWriter::new(std::fs::File::create(&unfinished)?);
-        serde_json::to_writer(&mut file, dump)?;
+        serde_json::to_writer(&mut file, contents)?;
         file.write_all(b"\n")?;
         file.flush()?;
         std::fs::rename(&unfinished, path)

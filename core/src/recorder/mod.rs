@@ -10,7 +10,11 @@ mod dump;
 mod files;
 mod gather;
 mod note;
+mod open_metrics;
 mod pending;
+pub mod report;
+pub mod snapshot;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -19,10 +23,13 @@ pub(crate) mod watch;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-pub(crate) use brief::{DoneOperation, NO_RANK};
+pub(crate) use brief::{CallTime, DoneOperation, NO_RANK};
 pub(crate) use note::{OperationKind, OperationNote, TensorNote};
+pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
+pub use statistics::{OperationStats, PeerStats, ProcessGroupStats};
 
 use crate::clock::Instant;
 use crate::generated::error::Error;
@@ -42,7 +49,12 @@ pub(crate) struct Recorder {
     written: AtomicU64,
     /// The number of forks before it was made.
     forks: u32,
+    /// Since when is counted, and who knows how long the present members have been waited for.
+    counted: Mutex<(Instant, Option<Waits>)>,
 }
+
+/// How long this rank has waited for each rank of the group.
+pub(crate) type Waits = Arc<dyn Fn() -> Vec<(u32, Duration)> + Send + Sync>;
 
 /// Whose operations they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,8 +125,12 @@ impl Recorder {
             pending: Mutex::default(),
             written: AtomicU64::new(0),
             forks: crate::fork::forks(),
+            counted: Mutex::new((Instant::now(), None)),
         });
         ticks::start();
+        if snapshot::is_wanted() {
+            watch::look_after_process();
+        }
         let mut all = ALL.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&recorder));
@@ -123,14 +139,19 @@ impl Recorder {
 
     /// The group has these members from now on. What was called among others is forgotten: ranks
     /// and numbers had another meaning.
-    pub(crate) fn describe(&self, group: GroupFacts) {
+    /// `waits` says how long they have been waited for.
+    pub(crate) fn describe(&self, group: GroupFacts, waits: Waits) {
         let mut known = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = known.epoch != group.epoch;
         *known = group;
         drop(known);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = counted.1.replace(waits);
+        drop(counted);
+        drop(former);
         if is_new {
             self.brief.forget();
-            let former = std::mem::take(&mut *self.pending());
+            let former = self.pending().replace();
             // Outside the lock: errors may hold what belongs to the program.
             drop(former);
         }
@@ -139,6 +160,12 @@ impl Recorder {
     /// Whose operations they are.
     pub(crate) fn group(&self) -> GroupFacts {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The time, if an operation that is called now, and may be done at once, is timed.
+    #[inline]
+    pub(crate) fn called(&self) -> CallTime {
+        self.brief.called()
     }
 
     /// Notes an operation that is done.
@@ -218,6 +245,12 @@ fn write_rank(folder: &Path, rank: u32, reason: &str) {
         Ok(()) => tracing::info!("what rank {rank} has called is in {}", path.display()),
         Err(error) => tracing::warn!(%error, "cannot write {}", path.display()),
     }
+}
+
+/// What was counted in all groups of this process.
+pub(crate) fn stats() -> Vec<ProcessGroupStats> {
+    let all = all().into_iter().map(|recorder| recorder.stats());
+    all.filter(|group| group.size > 0).collect()
 }
 
 /// Those of all groups of this process that are not gone. Groups of the process that forked it are

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::note::OperationNote;
+use super::statistics::Counts;
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
 use crate::clock::Instant;
 use crate::completion::Completion;
@@ -24,6 +25,10 @@ pub(super) struct PendingOperations {
     all: VecDeque<(u64, State)>,
     /// The first of so many have ended, and are noted as such.
     settled: usize,
+    /// What was counted of those that are noted as ended, or forgotten.
+    counts: Counts,
+    /// Those that had not ended when too many came after them.
+    forgotten: Vec<IssuedNote>,
 }
 
 enum State {
@@ -33,6 +38,15 @@ enum State {
 }
 
 impl PendingOperations {
+    /// Of other members from now on. Hands out all, for the caller to drop outside the lock; what
+    /// was counted stays.
+    #[must_use]
+    pub(super) fn replace(&mut self) -> PendingOperations {
+        let mut counts = self.counts();
+        counts.values_mut().for_each(|counts| counts.open = 0);
+        std::mem::replace(self, PendingOperations { counts, ..PendingOperations::default() })
+    }
+
     /// Whether it is the one that was noted last, which is called otherwise: it is noted under that
     /// name then.
     pub(super) fn renames(&mut self, operation: &IssuedNote) -> bool {
@@ -71,6 +85,7 @@ impl PendingOperations {
                 if recorded.end.is_none() {
                     break;
                 }
+                count(&recorded, &mut self.counts);
                 *state = State::Ended(Box::new(recorded));
             }
             self.settled += 1;
@@ -83,14 +98,20 @@ impl PendingOperations {
     pub(super) fn settle_all(&mut self) -> Vec<IssuedNote> {
         let mut released = Vec::new();
         for (number, state) in self.all.iter_mut().skip(self.settled) {
+            let State::Open(_) = state else { continue };
             let recorded = state.recorded(*number);
-            if recorded.end.is_some()
-                && let State::Open(open) =
-                    std::mem::replace(state, State::Ended(Box::new(recorded)))
-            {
+            if recorded.end.is_none() {
+                continue;
+            }
+            count(&recorded, &mut self.counts);
+            if let State::Open(open) = std::mem::replace(state, State::Ended(Box::new(recorded))) {
                 released.push(*open);
             }
         }
+        let is_over = |open: &mut IssuedNote| open.completion.is_done();
+        let forgotten: Vec<_> = self.forgotten.extract_if(.., is_over).collect();
+        forgotten.iter().for_each(|open| count(&open.recorded(0), &mut self.counts));
+        released.extend(forgotten);
         released
     }
 
@@ -105,30 +126,80 @@ impl PendingOperations {
             State::Ended(_) => true,
         };
         let place = self.all.iter().position(|(_, state)| is_over(state)).unwrap_or(0);
-        self.all.remove(place);
+        if let Some((_, State::Open(open))) = self.all.remove(place) {
+            self.forgotten.push(*open);
+            self.count_forgotten();
+        }
         self.settled -= usize::from(place < self.settled);
+    }
+
+    /// Counts those that were forgotten and have ended, when there are many.
+    fn count_forgotten(&mut self) {
+        let many = self.forgotten.len();
+        if many.is_power_of_two() {
+            let counts = &mut self.counts;
+            self.forgotten.retain(|open| {
+                let recorded = open.recorded(0);
+                let is_over = recorded.end.is_some();
+                if is_over {
+                    count(&recorded, counts);
+                }
+                !is_over
+            });
+        }
+    }
+
+    /// What was counted of all, of those that have not ended, too.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        let open = self.all.iter().skip(self.settled).filter_map(|(number, state)| match state {
+            State::Open(open) => Some(open.recorded(*number)),
+            State::Ended(_) => None,
+        });
+        let forgotten = self.forgotten.iter().map(|open| open.recorded(0));
+        open.chain(forgotten).for_each(|recorded| count(&recorded, &mut counts));
+        counts
+    }
+}
+
+/// Counts what is known of an operation.
+fn count(operation: &RecordedOperation, counts: &mut Counts) {
+    let counts = counts.entry(operation.name).or_default();
+    match (&operation.end, operation.issued) {
+        (None, _) => counts.open += 1,
+        (Some(RecordedEnd { error: Some(_), .. }), _) => counts.add_failed(),
+        (Some(end), issued) => {
+            let took = end.at.saturating_duration_since(issued.unwrap_or(end.at));
+            let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            counts.add(operation.note.bytes(), nanoseconds);
+        }
     }
 }
 
 impl State {
     fn recorded(&self, number: u64) -> RecordedOperation {
-        let open = match self {
-            State::Ended(recorded) => return RecordedOperation::clone(recorded),
-            State::Open(open) => open,
-        };
-        let end = open.completion.peek_end();
+        match self {
+            State::Ended(recorded) => RecordedOperation::clone(recorded),
+            State::Open(open) => open.recorded(number),
+        }
+    }
+}
+
+impl IssuedNote {
+    fn recorded(&self, number: u64) -> RecordedOperation {
+        let end = self.completion.peek_end();
         RecordedOperation {
             number,
-            name: open.name,
-            comm_name: open.comm_name.clone(),
-            sequence: open.sequence,
-            note: open.note.clone(),
-            issued: Some(open.issued),
+            name: self.name,
+            comm_name: self.comm_name.clone(),
+            sequence: self.sequence,
+            note: self.note.clone(),
+            issued: Some(self.issued),
             end: end.map(|(result, at)| {
                 let error = result.err().map(|error| error.to_string().into());
                 RecordedEnd { at, error }
             }),
-            is_awaited: open.completion.is_awaited(),
+            is_awaited: self.completion.is_awaited(),
         }
     }
 }

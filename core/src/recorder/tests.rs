@@ -24,6 +24,7 @@ fn done(sequence: u64) -> DoneOperation {
         sequence,
         given: 12,
         taken: 12,
+        called: CallTime::default(),
     }
 }
 

@@ -5,6 +5,8 @@
 //! the system's nanoseconds.
 
 use std::sync::OnceLock;
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Instant;
 
@@ -33,21 +35,91 @@ pub(super) fn instant_of(ticks_then: u64) -> Instant {
     last.checked_sub(ago).unwrap_or(first)
 }
 
+/// So many ticks, in nanoseconds.
+pub(super) fn nanoseconds(ticks: u64) -> u64 {
+    #[cfg(not(target_arch = "x86_64"))]
+    return ticks;
+    #[cfg(target_arch = "x86_64")]
+    return scaled(ticks, nanoseconds_per_tick());
+}
+
+/// Bits of a rate behind its point.
+#[cfg(target_arch = "x86_64")]
+const RATE_BITS: u32 = 24;
+
+#[cfg(target_arch = "x86_64")]
+fn scaled(ticks: u64, rate: u64) -> u64 {
+    let nanoseconds = (u128::from(ticks) * u128::from(rate)) >> RATE_BITS;
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}
+
+/// With [`RATE_BITS`] behind the point. It is measured until enough time has passed for some digits
+/// of it.
+#[cfg(target_arch = "x86_64")]
+fn nanoseconds_per_tick() -> u64 {
+    static RATE: AtomicU64 = AtomicU64::new(0);
+    const ENOUGH: std::time::Duration = std::time::Duration::from_millis(10);
+    match RATE.load(Ordering::Relaxed) {
+        0 => {}
+        rate => return rate,
+    }
+    let (first_ticks, first) = start();
+    let (last_ticks, last) = both();
+    let counted = last_ticks.wrapping_sub(first_ticks).max(1);
+    let passed = last.saturating_duration_since(first);
+    let rate = (passed.as_nanos() << RATE_BITS) / u128::from(counted);
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    if passed >= ENOUGH {
+        RATE.store(rate, Ordering::Relaxed);
+    }
+    rate
+}
+
 /// Ticks and time when this was first asked.
 pub(super) fn start() -> (u64, Instant) {
     static START: OnceLock<(u64, Instant)> = OnceLock::new();
     *START.get_or_init(|| {
-        let now = Instant::now();
         #[cfg(target_arch = "x86_64")]
-        return (ticks(), now);
+        return both();
         #[cfg(not(target_arch = "x86_64"))]
-        return (0, now);
+        return (0, Instant::now());
     })
+}
+
+/// Ticks and time of the same moment: of some tries, that with the least in between, since another
+/// thread may have the core meanwhile.
+#[cfg(target_arch = "x86_64")]
+fn both() -> (u64, Instant) {
+    const TRIES: usize = 5;
+    let tries = (0..TRIES).map(|_| {
+        let before = ticks();
+        let now = Instant::now();
+        let between = ticks().saturating_sub(before);
+        (between, before + between / 2, now)
+    });
+    let best = tries.min_by_key(|(between, ..)| *between);
+    best.map_or_else(|| (ticks(), Instant::now()), |(_, middle, now)| (middle, now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_of_time_is_between_those_of_the_system_around_it() {
+        start();
+        for _ in 0..1000 {
+            let outer = Instant::now();
+            let first = ticks();
+            let inner = Instant::now();
+            while inner.elapsed().as_micros() < 30 {}
+            let least = inner.elapsed().as_nanos() as f64;
+            let measured = nanoseconds(ticks() - first) as f64;
+            let most = outer.elapsed().as_nanos() as f64;
+            let is_within = (least * 0.99..=most * 1.01).contains(&measured);
+            assert!(is_within, "{measured} is not from {least} to {most}");
+        }
+    }
 
     #[test]
     fn ticks_are_found_again_in_the_time_of_the_system_in_their_order() {

@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use polyrank::env::variable;
 use rustix::process::Signal;
 
 use super::arguments::job::Job;
@@ -47,6 +49,8 @@ pub(super) struct Setting<'job> {
     pub(super) deadline: Option<Instant>,
     /// The launchers of the other nodes, if they know of each other.
     pub(super) nodes: Option<&'job Nodes>,
+    /// Where ranks write what is served of them.
+    pub(super) metrics: Option<&'job Path>,
     pub(super) events: Sender<Event>,
     pub(super) host: &'job str,
 }
@@ -232,7 +236,9 @@ impl<'job> Attempt<'job> {
             StartFailure { message: format!("the logs of rank {rank}: {error}"), exit_code: 1 }
         })?;
         let numbers = (restart, local_rank as u32);
-        let variables = environment.variables(job, place, numbers, &files.error_file);
+        let mut variables = environment.variables(job, place, numbers, &files.error_file);
+        let metrics = self.setting.metrics.map(|it| (variable::POLYRANK_METRICS_DIR, it));
+        variables.extend(metrics.map(|(name, folder)| (name.name().into(), folder.into())));
         let extra = OsString::from(format!("--local-rank={local_rank}"));
         let extra = job.pass_local_rank.then_some(extra.as_os_str());
         // A rank in its own process group would be stopped if it read from the terminal.

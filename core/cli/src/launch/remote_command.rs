@@ -109,6 +109,10 @@ fn options(
     if let Some(limit) = job.timeout {
         add("timeout", limit.as_secs_f64().to_string().into());
     }
+    if let Some(address) = job.metrics {
+        add("metrics-host", address.ip().to_string().into());
+        add("metrics-port", address.port().to_string().into());
+    }
     output_options(job, &mut add);
     let flags = [("--pass-local-rank", job.pass_local_rank), ("--keep-going", job.keep_going)];
     // --max-restarts and --keep-going exclude each other, whatever the number.

@@ -16,6 +16,7 @@ use super::environment::{JobEnvironment, Place};
 use super::events::{Event, asks_to_end, listen_for_signals, receive};
 use super::logs::Logs;
 use super::messages::Message;
+use super::metrics::MetricsServer;
 use super::output::{LineFormat, Screen};
 use super::record::{self, Record};
 use super::report::{say, say_as, signal_name};
@@ -52,6 +53,13 @@ pub(super) fn run(job: &Job) -> i32 {
     if job.agent.is_some() {
         follow_launcher(events.clone());
     }
+    let metrics = match job.metrics.map(MetricsServer::start).transpose() {
+        Ok(metrics) => metrics,
+        Err(message) => {
+            say(&message);
+            return 1;
+        }
+    };
     let programs = job.parts.iter().map(Part::command_line).collect();
     let mut record = Record::new(environment.run_id.clone(), programs);
     record.max_restarts = job.max_restarts;
@@ -64,6 +72,7 @@ pub(super) fn run(job: &Job) -> i32 {
         record,
         host: job.agent.clone().unwrap_or_else(record::host),
         nodes: None,
+        metrics,
         deadline: job.timeout.map(|limit| Instant::now() + limit),
     };
     let code = supervisor.run();
@@ -82,6 +91,8 @@ struct Supervisor<'job> {
     host: String,
     /// The launchers of the other nodes, if they know of each other.
     nodes: Option<Nodes>,
+    /// What serves the ranks' statistics, if they are served.
+    metrics: Option<MetricsServer>,
     deadline: Option<Instant>,
 }
 
@@ -245,6 +256,9 @@ impl Supervisor<'_> {
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
         };
+        if let Some(metrics) = &self.metrics {
+            metrics.forget();
+        }
         let mut attempt = Attempt::start(Setting {
             job: self.job,
             environment: &self.environment,
@@ -255,6 +269,7 @@ impl Supervisor<'_> {
             cores: &self.cores,
             deadline: self.deadline,
             nodes: self.nodes.as_ref(),
+            metrics: self.metrics.as_ref().map(MetricsServer::folder),
             events: self.events.clone(),
             host: &self.host,
         });

@@ -14,6 +14,8 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::distributed::{self, DebugLevel};
+#[cfg(not(feature = "tcp"))]
+use crate::generated::error::Error;
 use crate::generated::error::Result;
 use crate::process_group::DEFAULT_TIMEOUT;
 
@@ -153,6 +155,17 @@ pub(crate) fn build_info(_: Invocation) -> Result<Answer> {
         ("features", texts(info.features).into_answer()?),
         ("backends", backends.into_answer()?),
     ]))
+}
+
+/// Statistics of all groups of this process as text.
+pub(crate) fn metrics(_: Invocation) -> Result<Answer> {
+    #[cfg(feature = "tcp")]
+    return distributed::metrics().into_answer();
+    #[cfg(not(feature = "tcp"))]
+    {
+        let who = "a page".to_owned();
+        Err(Error::Unsupported { who, operation: "metrics".to_owned() })
+    }
 }
 
 /// A backend to use here, and why.

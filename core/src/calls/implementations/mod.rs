@@ -10,6 +10,8 @@ mod objects;
 pub(crate) mod prefix_store;
 pub(crate) mod process_group;
 mod settings;
+#[cfg(feature = "tcp")]
+mod statistics;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
 pub(crate) mod topology;

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::settings::{or_noted, settings_of};
+#[cfg(feature = "tcp")]
+use super::statistics;
 use crate::backend::MessageInfo;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::{AnswerFuture, Invocation};
@@ -115,6 +117,19 @@ pub(crate) async fn dump(mut call: Invocation) -> Result<Answer> {
         let _ = (group, path);
         let who = "a page".to_owned();
         Err(Error::Unsupported { who, operation: "dump".to_owned() })
+    }
+}
+
+/// What this rank has called in the group, counted.
+pub(crate) fn stats(call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    #[cfg(feature = "tcp")]
+    return statistics::answer(group.stats()?);
+    #[cfg(not(feature = "tcp"))]
+    {
+        let _ = group;
+        let who = "a page".to_owned();
+        Err(Error::Unsupported { who, operation: "stats".to_owned() })
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{GroupFacts, Recorder, files, gather};
+use super::{GroupFacts, Recorder, files, gather, report, snapshot};
 use crate::clock::Instant;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
@@ -42,7 +42,7 @@ const STORE_LIMIT: Duration = Duration::from_secs(2);
 const MIN_STALL: Duration = Duration::from_millis(50);
 const MAX_STALL: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Where keys of the watch stand in the store of the group.
-const PREFIX: &str = "watch";
+pub(super) const PREFIX: &str = "watch";
 /// The key that is counted up by who asks the others for anything.
 pub(super) const ASKED: &str = "asked";
 
@@ -55,6 +55,8 @@ struct Root {
     answered: AtomicI64,
     /// The last request for all that it remembers that this rank has answered.
     dumped: AtomicI64,
+    /// The last question for what it does and has counted that it has answered.
+    reported: AtomicI64,
 }
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
@@ -70,8 +72,14 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         store.set_timeout(STORE_LIMIT);
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
-        ROOTS.lock().push(Arc::new(Root { recorder, store, answered, dumped }));
+        let reported = AtomicI64::new(0);
+        ROOTS.lock().push(Arc::new(Root { recorder, store, answered, dumped, reported }));
     }
+    look_after_process();
+}
+
+/// Has the groups of this process looked after from now on.
+pub(super) fn look_after_process() {
     // A forked child has none of its parent's threads.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     let process = crate::fork::forks() + 1;
@@ -127,6 +135,7 @@ fn look(stalls: &mut Stalls) {
     if files::take_signal() {
         write_all();
     }
+    snapshot::write();
     let now = Instant::now();
     let due = stalls.due(&super::all(), now);
     let roots = roots();
@@ -178,6 +187,22 @@ pub(super) fn root_of(group: &GroupFacts) -> Option<(GroupFacts, Arc<dyn Store>)
     known.max_by_key(|(facts, _)| facts.members.len())
 }
 
+/// What a rank waits for, or else its oldest operation that has not ended.
+pub(super) struct Standing {
+    pub(super) title: String,
+    pub(super) group: String,
+    pub(super) since_ms: u64,
+}
+
+/// That of the rank of this process with this global number; none if all has ended.
+pub(super) fn standing(rank: u32) -> Option<Standing> {
+    let place = Place::of(rank, 0, Instant::now());
+    let open = place.groups.iter().flat_map(|it| it.open.iter().map(move |open| (it, open)));
+    let (group, operation) = open.max_by_key(|(_, open)| (open.is_awaited, open.since_ms))?;
+    let (title, since_ms) = (operation.named(), operation.since_ms);
+    Some(Standing { title, group: group.group.clone(), since_ms })
+}
+
 /// Where ranks stand, as far as they answer.
 #[derive(Default)]
 struct Places {
@@ -223,6 +248,9 @@ impl Root {
         let dumped = self.dumped.load(Ordering::Relaxed);
         let dumped = gather::answer(&*self.store, group.global_rank(), dumped)?;
         self.dumped.store(dumped, Ordering::Relaxed);
+        let reported = self.reported.load(Ordering::Relaxed);
+        let reported = report::answer(&*self.store, group.global_rank(), reported)?;
+        self.reported.store(reported, Ordering::Relaxed);
         Ok(())
     }
 

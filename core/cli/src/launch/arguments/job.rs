@@ -1,6 +1,7 @@
 //! What to start: the options of `polyrank run`, checked together. Knows nothing of processes.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) binding: Binding,
     pub(crate) output: Output,
     pub(crate) record: Option<PathBuf>,
+    /// Where the ranks' statistics are served, if they are.
+    pub(crate) metrics: Option<SocketAddr>,
     pub(crate) max_restarts: u32,
     pub(crate) keep_going: bool,
     pub(crate) timeout: Option<Duration>,
@@ -134,7 +137,7 @@ impl RunArguments {
                 .to_owned());
         }
         let variables = self.ranks.variables.iter().map(variable);
-        let record = self.output.record.clone();
+        let (record, metrics) = (self.output.record.clone(), self.metrics);
         Ok(Job {
             parts,
             external_count: self.ranks.external,
@@ -152,6 +155,7 @@ impl RunArguments {
             binding: self.ranks.bind_to,
             output: Output::new(self.output),
             record,
+            metrics: metrics.metrics_port.map(|port| (metrics.metrics_host, port).into()),
             max_restarts: self.endings.max_restarts,
             keep_going: self.endings.keep_going,
             timeout: self.endings.timeout.map(Duration::from_secs_f64),

@@ -2,6 +2,7 @@
 //! Knows nothing of what they come to together.
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -24,6 +25,8 @@ pub(crate) struct RunArguments {
     pub(super) hosts: HostArguments,
     #[command(flatten)]
     pub(super) output: OutputArguments,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArguments,
     #[command(flatten)]
     pub(super) endings: EndingArguments,
     #[command(flatten)]
@@ -179,6 +182,21 @@ pub(super) struct OutputArguments {
     /// the first failure, restarts; also when the job fails or is interrupted
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Metrics")]
+pub(super) struct MetricsArguments {
+    /// Serve what the ranks of this host have called, counted, as OpenMetrics at
+    /// http://127.0.0.1:PORT/metrics, for Prometheus; 0 picks a free port and says it. With --hosts,
+    /// each host serves its own ranks'
+    #[arg(long, value_name = "PORT")]
+    #[arg(conflicts_with = "with_mpi")]
+    pub(super) metrics_port: Option<u16>,
+    /// Address at which that is served; 0.0.0.0 is every one of this host, without passwords
+    #[arg(long, value_name = "ADDRESS", requires = "metrics_port")]
+    #[arg(default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub(super) metrics_host: IpAddr,
 }
 
 #[derive(Args)]

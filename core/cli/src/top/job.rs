@@ -1,0 +1,133 @@
+//! A running job as its store and its ranks tell of it, from one look to the next. Knows nothing of
+//! how it is shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrank::distributed::create_store_client;
+use polyrank::recorder::ProcessGroupStats;
+use polyrank::recorder::report::{JobGroup, RankReport};
+use polyrank::store::Store;
+
+/// How long the store may take to answer.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A job.
+pub(super) struct Job {
+    store: Arc<dyn Store>,
+    url: String,
+    /// The last reports, by group and rank.
+    last: BTreeMap<(String, u32), RankReport>,
+}
+
+/// The ranks of a group that was not made out of another.
+pub(super) struct GroupRows {
+    pub(super) name: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A rank; without an answer nothing else of it is known.
+pub(super) struct Row {
+    pub(super) rank: u32,
+    pub(super) answer: Option<Answer>,
+}
+
+/// What a rank has answered, and what has happened since its last answer.
+pub(super) struct Answer {
+    pub(super) report: RankReport,
+    pub(super) operations_per_second: f64,
+    pub(super) bytes_per_second: f64,
+    /// For whom it has waited longest, as a global rank, and which share of the time.
+    pub(super) slowest_peer: Option<(u32, f64)>,
+}
+
+impl Job {
+    /// The job whose ranks meet in the store at `url`.
+    ///
+    /// # Errors
+    /// There is no store, in words.
+    pub(super) fn open(url: &str) -> Result<Job, String> {
+        let address = ["tcp://", "ws://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+        if address.is_none() && url.contains("://") {
+            return Err(format!("{url}: expected HOST:PORT, tcp://HOST:PORT or ws://HOST:PORT"));
+        }
+        let address = address.unwrap_or(url).split(['?', '/']).next().unwrap_or_default();
+        let store = create_store_client(address, STORE_LIMIT).map_err(|error| error.to_string())?;
+        Ok(Job { store, url: url.to_owned(), last: BTreeMap::new() })
+    }
+
+    /// What it is called.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Asks all ranks, which may take `limit` to answer.
+    ///
+    /// # Errors
+    /// The store cannot be asked, or nobody meets in it, in words.
+    pub(super) fn look(&mut self, limit: Duration) -> Result<Vec<GroupRows>, String> {
+        let groups = JobGroup::all(&self.store).map_err(|error| error.to_string())?;
+        if groups.is_empty() {
+            return Err(format!("no ranks meet in the store at {}", self.url));
+        }
+        groups.into_iter().map(|group| self.look_at(&group, limit)).collect()
+    }
+
+    fn look_at(&mut self, group: &JobGroup, limit: Duration) -> Result<GroupRows, String> {
+        let reports = group.ask(limit).map_err(|error| error.to_string())?;
+        let mut answers: BTreeMap<u32, Answer> = BTreeMap::new();
+        for report in reports {
+            let key = (group.name.clone(), report.rank);
+            let before = self.last.insert(key, report.clone());
+            answers.insert(report.rank, Answer::between(before.as_ref(), report));
+        }
+        let row = |&rank: &u32| Row { rank, answer: answers.remove(&rank) };
+        Ok(GroupRows { name: group.name.clone(), rows: group.ranks.iter().map(row).collect() })
+    }
+}
+
+impl Answer {
+    /// What has happened since `before`; since the groups were made, where there is none.
+    fn between(before: Option<&RankReport>, report: RankReport) -> Answer {
+        let mut answer = Answer {
+            operations_per_second: 0.0,
+            bytes_per_second: 0.0,
+            slowest_peer: None,
+            report: RankReport::default(),
+        };
+        let mut waits = BTreeMap::<u32, f64>::new();
+        for group in &report.groups {
+            let is_it = |known: &&ProcessGroupStats| {
+                known.group == group.group && known.seconds <= group.seconds
+            };
+            let earlier = before.and_then(|before| before.groups.iter().find(is_it));
+            let seconds = group.seconds - earlier.map_or(0.0, |it| it.seconds);
+            if seconds <= 0.0 {
+                continue;
+            }
+            let since = |of: fn(&ProcessGroupStats) -> u64| {
+                of(group).saturating_sub(earlier.map_or(0, of)) as f64 / seconds
+            };
+            answer.operations_per_second += since(operations);
+            answer.bytes_per_second += since(bytes);
+            for peer in &group.peers {
+                let known = earlier.and_then(|it| it.peers.iter().find(|it| it.rank == peer.rank));
+                let waited = peer.waited_seconds - known.map_or(0.0, |it| it.waited_seconds);
+                *waits.entry(peer.global_rank).or_default() += waited / seconds;
+            }
+        }
+        let longest = waits.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other));
+        answer.slowest_peer = longest.filter(|(_, share)| *share > 0.0);
+        answer.report = report;
+        answer
+    }
+}
+
+fn operations(group: &ProcessGroupStats) -> u64 {
+    group.operations.iter().map(|operation| operation.count).sum()
+}
+
+fn bytes(group: &ProcessGroupStats) -> u64 {
+    group.operations.iter().map(|operation| operation.bytes).sum()
+}

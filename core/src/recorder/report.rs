@@ -1,0 +1,153 @@
+//! What each rank of a job does and has counted, asked through the store by who is no rank. Knows
+//! nothing of how it is shown.
+//!
+//! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch
+//! sees that within a second, whatever the rank does, and leaves its report with the last number.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::dump;
+use super::statistics::ProcessGroupStats;
+use super::watch::{self, Standing};
+use crate::clock::Instant;
+use crate::generated::error::Result;
+use crate::store::{PrefixStore, Store};
+
+/// The number of the last question.
+const QUESTIONS: &str = "report requests";
+/// How the key ends under which a group's ranks note how many they are. What stands before it is
+/// twice what begins the keys of the group: where it is, and where its ranks join.
+const SIZE: &str = "/join/world_size";
+/// What begins the keys of a group in its store.
+const JOINS: &str = "/polyrank/";
+/// The time from one look for answers to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a rank does, and what it has counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// The rank, as a global rank.
+    pub rank: u32,
+    /// The name of its host.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// What it waits for, or else its oldest operation that has not ended: what that is called, in
+    /// which group, and for how many milliseconds.
+    pub operation: Option<(String, String, u64)>,
+    /// What was counted in each of its groups.
+    pub groups: Vec<ProcessGroupStats>,
+}
+
+/// A group that was not made out of another, as the store knows it.
+pub struct JobGroup {
+    /// Its name.
+    pub name: String,
+    /// Its ranks.
+    pub ranks: Vec<u32>,
+    store: PrefixStore,
+}
+
+impl RankReport {
+    /// That of the rank of this process with this global number.
+    fn of(rank: u32) -> RankReport {
+        let operation = watch::standing(rank)
+            .map(|Standing { title, group, since_ms }| (title, group, since_ms));
+        let mut groups = super::stats();
+        groups.retain(|group| group.global_rank == rank);
+        let (host, pid) = (dump::host_name(), crate::clock::process_id());
+        RankReport { rank, host, pid, operation, groups }
+    }
+}
+
+impl JobGroup {
+    /// Those of the jobs that meet in `store`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn all(store: &std::sync::Arc<dyn Store>) -> Result<Vec<JobGroup>> {
+        let mut found = BTreeMap::<String, String>::new();
+        for key in store.list_keys()? {
+            let Some((prefix, name)) = key.strip_suffix(SIZE).and_then(|it| it.rsplit_once(JOINS))
+            else {
+                continue;
+            };
+            if format!("/{prefix}").ends_with(&format!("{JOINS}{name}")) {
+                found.insert(prefix.to_owned(), name.to_owned());
+            }
+        }
+        let prefixes: Vec<String> = found.keys().cloned().collect();
+        // Groups that were made out of another have their keys below its.
+        let is_made =
+            |prefix: &String| prefixes.iter().any(|other| prefix.starts_with(&format!("{other}/")));
+        found.retain(|prefix, _| !is_made(prefix));
+        let mut groups = Vec::new();
+        for (prefix, name) in found {
+            let size = store.get(&format!("{prefix}{JOINS}{name}{SIZE}"))?;
+            let size = String::from_utf8_lossy(&size).parse().unwrap_or(0);
+            let store = PrefixStore::new(format!("{prefix}/{}", watch::PREFIX), store.clone());
+            groups.push(JobGroup { name, ranks: (0..size).collect(), store });
+        }
+        Ok(groups)
+    }
+
+    /// The reports of the ranks that answer within `limit`, by rank.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn ask(&self, limit: Duration) -> Result<Vec<RankReport>> {
+        let question = self.store.add(QUESTIONS, 1)?;
+        self.store.add(watch::ASKED, 1)?;
+        let until = Instant::now() + limit;
+        let (mut open, mut reports) = (self.ranks.clone(), Vec::new());
+        loop {
+            let mut still = Vec::new();
+            for rank in open {
+                match self.answer_of(rank, question)? {
+                    Some(report) => reports.push(report),
+                    None => still.push(rank),
+                }
+            }
+            open = still;
+            if open.is_empty() || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        reports.sort_by_key(|report: &RankReport| report.rank);
+        Ok(reports)
+    }
+
+    fn answer_of(&self, rank: u32, question: i64) -> Result<Option<RankReport>> {
+        let key = key_of(rank);
+        if !self.store.check(&[&key])? {
+            return Ok(None);
+        }
+        let told: Option<(i64, RankReport)> = serde_json::from_slice(&self.store.get(&key)?).ok();
+        Ok(told.filter(|(answered, _)| *answered >= question).map(|(_, report)| report))
+    }
+}
+
+/// Answers the questions after `answered` as `rank`; the last of them.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
+    if !store.check(&[QUESTIONS])? {
+        return Ok(answered);
+    }
+    let last = store.add(QUESTIONS, 0)?;
+    if last > answered {
+        let report = json!([last, RankReport::of(rank)]).to_string();
+        store.set(&key_of(rank), report.as_bytes())?;
+    }
+    Ok(last)
+}
+
+fn key_of(rank: u32) -> String {
+    format!("report/{rank}")
+}
