@@ -278,18 +278,6 @@ impl State {
         true
     }
 
-    /// Notes for whom operation `sequence` waits, if it needs all ranks before it can go on.
-    fn note_missing(&mut self, sequence: u64) {
-        let Some(exchange) = &self.exchange else { return };
-        let Some(running) = self.in_flight.get_mut(sequence) else { return };
-        let needs_all = running.direct.taken == 0
-            && running.direct_collective().is_some_and(|direct| direct.reduces());
-        if needs_all {
-            let is_missing = |rank: &Rank| !exchange.board.shows(*rank, sequence);
-            running.missing = (0..self.size).find(is_missing);
-        }
-    }
-
     /// Notes that `taken` more bytes are here of what was next, and passes the operation if that
     /// was all.
     fn note_taken(&mut self, sequence: u64, next: NextTake, taken: usize) {

@@ -281,6 +281,18 @@ impl State {
         true
     }
 
+    /// Notes for whom operation `sequence` waits, if it needs all ranks before it can go on.
+    pub(super) fn note_missing(&mut self, sequence: u64) {
+        let Some(exchange) = &self.exchange else { return };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let needs_all = running.direct.taken == 0
+            && running.direct_collective().is_some_and(|direct| direct.reduces());
+        if needs_all {
+            let is_missing = |rank: &Rank| !exchange.board.shows(*rank, sequence);
+            running.missing = (0..self.size).find(is_missing);
+        }
+    }
+
     /// Runs the schedule of operation `sequence`, because some rank, perhaps this one, showed that
     /// it does.
     pub(super) fn leave_board(&mut self, sequence: u64) {
