@@ -2277,15 +2277,16 @@ class ProcessGroup:
         bytes, how long that took and at what bandwidth; and for whom it has waited, of the present
         members. Always counted, and asked for without waiting for anybody.
 
-        All is exact but durations: of operations that are done when their call returns, which take
-        less than a microsecond or a few, one in 64 is timed after the first thousand of the group, and
-        counts as 64; and quantiles are known to some percent.
+        All is exact but durations: of operations that are done when their call returns, which
+        take less than a microsecond or a few, one in 64 is timed after the first thousand of the
+        group, and counts as 64; and quantiles are known to some percent.
 
         Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
         operation here could not go on counts for the rank whose data ended that. In a ring, that is
         the neighbour: the slow rank is the one for which its neighbour waits, and that waits for
-        nobody itself. Waits of some microseconds do not count where ranks share a host. A page counts
-        nothing: there it raises `UnsupportedError`.
+        nobody itself. Waits of calls that do not go to sleep do not count, as
+        most of small operations do not on one host. A page counts nothing: there it raises
+        `UnsupportedError`.
 
         Raises `UnsupportedError`.
         """

@@ -17,6 +17,7 @@ mod chart;
 mod command_line;
 mod itself;
 mod launch;
+mod metrics;
 mod nodes;
 mod predict;
 mod random;

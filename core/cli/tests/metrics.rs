@@ -1,5 +1,5 @@
-//! `polyrank run --metrics-port` and `polyrank top` as a user has them, with ranks of two languages;
-//! what is served is read by a parser that is not ours (Python's prometheus_client).
+//! `polyrank run --metrics-port` and `polyrank top` as a user has them, with ranks of two
+//! languages; what is served is read by a parser that is not ours (Python's prometheus_client).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

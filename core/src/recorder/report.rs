@@ -1,4 +1,4 @@
-//! What each rank of a job does and has counted, asked through the store by who is no rank. Knows
+//! What each rank of a job does and has counted, asked through the store by who takes no part. Knows
 //! nothing of how it is shown.
 //!
 //! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch

@@ -25,7 +25,6 @@ mod events;
 mod guard;
 mod logs;
 mod messages;
-mod metrics;
 mod mpi;
 mod orphan_watchdog;
 pub(crate) mod output;

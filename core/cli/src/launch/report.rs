@@ -55,7 +55,7 @@ pub(super) fn say_as(host: &str) {
 }
 
 /// Writes a line of the launcher's own to stderr. It is not an error if nobody reads stderr.
-pub(super) fn say(message: &str) {
+pub(crate) fn say(message: &str) {
     use std::io::Write;
     let host = HOST.get().map(|host| format!(" ({host})")).unwrap_or_default();
     let line = format!("polyrank run{host}: {message}\n");

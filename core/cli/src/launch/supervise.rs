@@ -16,11 +16,11 @@ use super::environment::{JobEnvironment, Place};
 use super::events::{Event, asks_to_end, listen_for_signals, receive};
 use super::logs::Logs;
 use super::messages::Message;
-use super::metrics::MetricsServer;
 use super::output::{LineFormat, Screen};
 use super::record::{self, Record};
 use super::report::{say, say_as, signal_name};
 use super::{EXIT_USAGE, binding};
+use crate::metrics::MetricsServer;
 use crate::nodes::{NodeOptions, Nodes, Offer, Roster};
 
 /// Runs the job on this host and returns the launcher's exit code.

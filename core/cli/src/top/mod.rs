@@ -26,7 +26,7 @@ Examples:
       The same once, as a plain table, which a file or a pipe gets anyway.
 
 Ranks answer within a second, whether they wait or compute; one that is stopped, or cannot reach the
-store, is shown as such. Rates are those between the last two answers. Keys: q, Esc or Ctrl-C ends.";
+store, is shown as such. Rates are those between the last two answers. q, Esc or Ctrl-C ends.";
 
 /// How long ranks may take to answer: they look once a second.
 const ANSWER_LIMIT: Duration = Duration::from_millis(2_500);

@@ -1,4 +1,4 @@
-//! The table on the whole terminal, renewed until somebody ends it. Knows nothing of ranks but their
+//! The table on the whole terminal, renewed until somebody ends it. Knows nothing of ranks but
 //! rows.
 
 use std::io;

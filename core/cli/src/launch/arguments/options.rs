@@ -188,8 +188,8 @@ pub(super) struct OutputArguments {
 #[command(next_help_heading = "Metrics")]
 pub(super) struct MetricsArguments {
     /// Serve what the ranks of this host have called, counted, as OpenMetrics at
-    /// http://127.0.0.1:PORT/metrics, for Prometheus; 0 picks a free port and says it. With --hosts,
-    /// each host serves its own ranks'
+    /// http://127.0.0.1:PORT/metrics, for Prometheus; 0 picks a free port and says it. With
+    /// --hosts, each host serves its own ranks'
     #[arg(long, value_name = "PORT")]
     #[arg(conflicts_with = "with_mpi")]
     pub(super) metrics_port: Option<u16>,

@@ -1,6 +1,6 @@
 //! Statistics of the ranks of this host, served as OpenMetrics over HTTP. Ranks write theirs to a
-//! folder, again and again; what lies there is served, so that a rank that hangs or was killed keeps
-//! nobody waiting. Knows nothing of how they are counted.
+//! folder, again and again; what lies there is served, so that a rank that hangs or was killed
+//! keeps nobody waiting. Knows nothing of how they are counted.
 
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use polyrank::recorder::snapshot::read_all;
 use polyrank::recorder::{CONTENT_TYPE, open_metrics};
 
-use super::report::say;
+use crate::launch::report::say;
 use crate::random;
 
 /// The page.
@@ -24,7 +24,7 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 const MAX_REQUEST: u64 = 16 << 10;
 
 /// The server, until it is dropped.
-pub(super) struct MetricsServer {
+pub(crate) struct MetricsServer {
     folder: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl MetricsServer {
     ///
     /// # Errors
     /// What cannot be had, in words.
-    pub(super) fn start(address: SocketAddr) -> Result<MetricsServer, String> {
+    pub(crate) fn start(address: SocketAddr) -> Result<MetricsServer, String> {
         let failed = |error: std::io::Error| format!("cannot serve metrics at {address}: {error}");
         let listener = TcpListener::bind(address).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
@@ -50,12 +50,12 @@ impl MetricsServer {
     }
 
     /// Where ranks write.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Forgets what ranks have written that were started before.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             // One that is gone is forgotten.
             let _ = fs::remove_file(entry.path());
