@@ -1,5 +1,5 @@
-//! What each rank of a job does and has counted, asked through the store by who takes no part. Knows
-//! nothing of how it is shown.
+//! What each rank of a job does and has counted, asked through the store by who takes no part.
+//! Knows nothing of how it is shown.
 //!
 //! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch
 //! sees that within a second, whatever the rank does, and leaves its report with the last number.
