@@ -1,6 +1,8 @@
 //! What the environment says, as the rest of the code takes it; `variable` is the table of all
 //! variables. Knows nothing of what is done with them.
 
+#[cfg(not(target_family = "wasm"))]
+mod launcher;
 mod table;
 pub mod variable;
 
@@ -13,8 +15,9 @@ use self::variable::Variable;
 use crate::generated::error::{Error, Result};
 use crate::wire::origin::AllowedOrigins;
 
-/// What a launcher (`polyrank run`, torchrun) says to a process. Every field is `None` or false
-/// where its variable is not set.
+/// What a launcher says to a process: `polyrank run` and torchrun in variables of their own; where
+/// these are not set, `srun`, Open MPI's `mpirun` and Kubernetes in theirs. Every field is `None` or
+/// false where nobody says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {
@@ -48,11 +51,15 @@ impl Environment {
     pub fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
         let use_agent_store = lookup(variable::TORCHELASTIC_USE_AGENT_STORE);
         let launchers = [variable::OMPI_COMM_WORLD_RANK, variable::PMIX_RANK, variable::PMI_RANK];
+        #[cfg(not(target_family = "wasm"))]
+        let other = launcher::launched(&lookup)?;
+        #[cfg(target_family = "wasm")]
+        let other = Self::default();
         Ok(Self {
-            rank: number(variable::RANK, &lookup)?,
-            world_size: number(variable::WORLD_SIZE, &lookup)?,
-            master_addr: lookup(variable::MASTER_ADDR),
-            master_port: number(variable::MASTER_PORT, &lookup)?,
+            rank: number(variable::RANK, &lookup)?.or(other.rank),
+            world_size: number(variable::WORLD_SIZE, &lookup)?.or(other.world_size),
+            master_addr: lookup(variable::MASTER_ADDR).or(other.master_addr),
+            master_port: number(variable::MASTER_PORT, &lookup)?.or(other.master_port),
             use_agent_store: use_agent_store.as_deref() == Some("True"),
             has_mpi_launcher: launchers.into_iter().any(|rank| lookup(rank).is_some()),
             restart_count: number(variable::TORCHELASTIC_RESTART_COUNT, &lookup)?,
@@ -72,8 +79,9 @@ pub(crate) fn restart_count() -> Option<u32> {
 }
 
 /// As [`run_id`], from `lookup` in place of the process's environment. The first of
-/// `POLYRANK_RUN_ID` (also `polyrank run --run-id`), `TORCHELASTIC_RUN_ID`, and Slurm's job with
-/// its step. In Kubernetes nothing names a job: its author sets `POLYRANK_RUN_ID`.
+/// `POLYRANK_RUN_ID` (also `polyrank run --run-id`), `TORCHELASTIC_RUN_ID`, Slurm's job with its
+/// step, and the name that launchers have for a job that speak PMIx. In Kubernetes nothing names a
+/// job: its author sets `POLYRANK_RUN_ID`.
 fn run_id_from(lookup: impl Fn(Variable) -> Option<String>) -> Option<String> {
     // What torchrun says if nobody named its run.
     let torch = || lookup(variable::TORCHELASTIC_RUN_ID).filter(|name| name != "none");
@@ -84,7 +92,8 @@ fn run_id_from(lookup: impl Fn(Variable) -> Option<String>) -> Option<String> {
         let step = step.unwrap_or_default();
         Some(format!("slurm-{job}{step}"))
     };
-    lookup(variable::POLYRANK_RUN_ID).or_else(torch).or_else(slurm)
+    let pmix = || lookup(variable::PMIX_NAMESPACE).map(|job| format!("pmix-{job}"));
+    lookup(variable::POLYRANK_RUN_ID).or_else(torch).or_else(slurm).or_else(pmix)
 }
 
 /// What the environment says about ranks that are reached by WebSocket.
@@ -321,6 +330,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_for_c10d_goes_before_what_other_launchers_say() {
+        let step = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_NODES", "1"),
+        ];
+        let of_srun = read(&step).unwrap();
+        assert_eq!((of_srun.rank, of_srun.world_size), (Some(1), Some(2)));
+        assert_eq!(of_srun.master_addr.as_deref(), Some("127.0.0.1"));
+        let told =
+            [("RANK", "7"), ("WORLD_SIZE", "16"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "5")];
+        let environment = read(&[&step[..], &told].concat()).unwrap();
+        assert_eq!((environment.rank, environment.world_size), (Some(7), Some(16)));
+        assert_eq!(environment.master_addr.as_deref(), Some("a"));
+        assert_eq!(environment.master_port, Some(5));
+        assert!(read(&[&step[..2], &[("SLURM_PROCID", "x")]].concat()).is_err());
+    }
+
+    #[test]
     fn a_run_has_the_name_that_the_nearest_launcher_gave_it() {
         let slurm = [("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")];
         let torch = ("TORCHELASTIC_RUN_ID", "torch");
@@ -331,6 +360,7 @@ mod tests {
             (slurm[..1].to_vec(), Some("slurm-12")),
             (slurm.to_vec(), Some("slurm-12.3")),
             (vec![slurm[0], slurm[1], ("SLURM_HET_JOB_ID", "11")], Some("slurm-11.3")),
+            (vec![("PMIX_NAMESPACE", "prterun-a-7@1")], Some("pmix-prterun-a-7@1")),
             (vec![slurm[0], torch], Some("torch")),
             (vec![slurm[0], torch, ours], Some("ours")),
         ] {

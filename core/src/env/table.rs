@@ -42,25 +42,25 @@ variables! {
         /// `init_process_group`, reads it.
         RANK {
             values: "a whole number from 0",
-            unset: "the argument `rank`, or else an error that names the variable",
+            unset: "the argument `rank`, or else what Slurm, Open MPI or Kubernetes says, or else an error",
             reader: "`init_process_group`"
         }
         /// The number of ranks of the job.
         WORLD_SIZE {
             values: "a whole number from 1",
-            unset: "the argument `world_size`, or else an error that names the variable",
+            unset: "the argument `world_size`, or else what Slurm or Open MPI says, or else an error",
             reader: "`init_process_group`"
         }
         /// Name or address of the host of rank 0, which serves the store.
         MASTER_ADDR {
             values: "a host name, an IPv4 or an IPv6 address",
-            unset: "an error that names the variable",
+            unset: "the first host of Slurm's step, or this host where Open MPI has one, or else an error",
             reader: "`init_process_group`"
         }
         /// The port of the store on that host.
         MASTER_PORT {
             values: "a port, 0 to 65535",
-            unset: "an error that names the variable",
+            unset: "under Slurm and Open MPI a port made of the job's name, or else an error",
             reader: "`init_process_group`"
         }
         /// This process's number among those of its host.
@@ -331,24 +331,24 @@ variables! {
             reader: "backend `mpi`"
         }
     }
-    "What MPI's launchers and Slurm say" {
+    "What MPI's launchers, Slurm and Kubernetes say" {
         /// This process's rank in a job of Open MPI's `mpirun`.
         OMPI_COMM_WORLD_RANK {
             values: "a whole number from 0",
             unset: "the process was not started by that launcher",
-            reader: "backend `mpi`, `polyrank bench`, and `init_process_group` for its advice"
+            reader: "backend `mpi`, `polyrank bench`, and `init_process_group` without `RANK`"
         }
         /// The number of ranks of a job of Open MPI's `mpirun`.
         OMPI_COMM_WORLD_SIZE {
             values: "a whole number from 1",
             unset: "the process was not started by that launcher",
-            reader: "backend `mpi`"
+            reader: "backend `mpi`, and `init_process_group` without `RANK`"
         }
         /// The number of ranks of such a job on this host.
         OMPI_COMM_WORLD_LOCAL_SIZE {
             values: "a whole number from 1",
             unset: "`MPI_LOCALNRANKS`, or else what Slurm says",
-            reader: "backend `mpi`"
+            reader: "backend `mpi`, and `init_process_group` without `RANK`"
         }
         /// The number of ranks on this host, as MPICH's `mpiexec` says.
         MPI_LOCALNRANKS {
@@ -366,7 +366,7 @@ variables! {
         PMIX_NAMESPACE {
             values: "any text",
             unset: "`PMI_JOBID`, or else `SLURM_JOB_ID`",
-            reader: "backend `mpi`"
+            reader: "backend `mpi`, and `init_process_group` without `RANK`"
         }
         /// This process's rank, where the launcher speaks PMI, as MPICH's does.
         PMI_RANK {
@@ -415,13 +415,31 @@ variables! {
         SLURM_PROCID {
             values: "a whole number from 0",
             unset: "the process was not started by `srun`",
-            reader: "backend `mpi`"
+            reader: "backend `mpi`, and `init_process_group` without `RANK`"
         }
         /// The number of processes of the step.
         SLURM_STEP_NUM_TASKS {
             values: "a whole number from 1",
             unset: "the process was not started by `srun`",
-            reader: "backend `mpi`"
+            reader: "backend `mpi`, and `init_process_group` without `RANK`"
+        }
+        /// The hosts of the step: rank 0 is taken to be on the first.
+        SLURM_STEP_NODELIST {
+            values: "a list as in `node[01-03,7],login`",
+            unset: "`SLURM_JOB_NODELIST`",
+            reader: "`init_process_group` without `MASTER_ADDR`"
+        }
+        /// The hosts of the job.
+        SLURM_JOB_NODELIST {
+            values: "a list as in `node[01-03,7],login`",
+            unset: "`MASTER_ADDR` has to be set",
+            reader: "`init_process_group` without `MASTER_ADDR`"
+        }
+        /// The number of hosts of the step.
+        SLURM_STEP_NUM_NODES {
+            values: "a whole number from 1",
+            unset: "ranks meet on the first host of the list",
+            reader: "`init_process_group` without `MASTER_ADDR`"
         }
         /// The number of processes of the step on each host.
         SLURM_STEP_TASKS_PER_NODE {
@@ -434,6 +452,13 @@ variables! {
             values: "a list as in `4(x2),3`",
             unset: "the library is asked",
             reader: "backend `mpi`"
+        }
+        /// This process's number in an indexed job of Kubernetes. `WORLD_SIZE` and `MASTER_ADDR` are
+        /// the author's to set.
+        JOB_COMPLETION_INDEX {
+            values: "a whole number from 0",
+            unset: "the process is not of an indexed job",
+            reader: "`init_process_group` without `RANK`"
         }
         /// This host's number in the job.
         SLURM_NODEID {

@@ -294,8 +294,8 @@ fn from_environment(
 ) -> Result<Rendezvous> {
     let advice = match environment.has_mpi_launcher {
         true => {
-            ". An MPI launcher started this process: the backend \"mpi\" takes rank and world size \
-             from it"
+            ". An MPI launcher started this process: the backend \"mpi\" learns from it where the \
+             ranks meet; for another one, set MASTER_ADDR to the host of rank 0"
         }
         false => "",
     };

@@ -354,13 +354,17 @@ fn a_variable_that_is_missing_is_named() {
 
 #[test]
 fn under_an_mpi_launcher_a_missing_rank_points_to_the_mpi_backend() {
-    for launcher in ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"] {
+    for (launcher, missing) in
+        [("OMPI_COMM_WORLD_RANK", "WORLD_SIZE"), ("PMIX_RANK", "RANK"), ("PMI_RANK", "RANK")]
+    {
         let url = Url::parse("env://").unwrap();
         let environment = environment(&[(launcher, "0")]);
         let error = from_environment(&url, ask("env://"), &environment).unwrap_err().to_string();
-        let says = "RANK expected, but not set. An MPI launcher started this process: \
-                    the backend \"mpi\" takes";
-        assert!(error.contains(says), "{launcher}: {error}");
+        let says = format!(
+            "{missing} expected, but not set. An MPI launcher started this process: the backend \
+             \"mpi\" learns from it where the ranks meet; for another one, set MASTER_ADDR"
+        );
+        assert!(error.contains(&says), "{launcher}: {error}");
     }
 }
 
