@@ -41,7 +41,9 @@ function write(logger, { level, target, message, rank, group }) {
   const method = typeof logger[level] === "function" ? level : "debug";
   try {
     // One text: what comes after it means something else in each logger.
-    logger[method](`polyrank (${facts.join(", ")}): ${message}`);
+    const result = logger[method](`polyrank (${facts.join(", ")}): ${message}`);
+    // One that fails later must not end the program.
+    result?.then?.(undefined, () => process.stderr.write(`polyrank: ${message}\n`));
     return true;
   } catch {
     return false;

@@ -86,6 +86,14 @@ test("a logger that throws loses no warning", () => {
   assert.match(ran(throws, { POLYRANK_STALL_REPORT: "0.2" }), /^polyrank: barrier #1 of group /u);
 });
 
+test("a logger that fails later loses no warning and ends no program", () => {
+  const fails = stalled("while (told === 0) await new Promise(setImmediate);").replace(
+    'console.error("LOGGED " + text)',
+    'return Promise.reject(new Error("remote sink down"))',
+  );
+  assert.match(ran(fails, { POLYRANK_STALL_REPORT: "0.2" }), /^polyrank: barrier #1 of group /u);
+});
+
 test("what is no logger is refused", () => {
   const lacks = { name: "InvalidTypeError", message: /has no warn/u };
   assert.throws(() => setLogger({ error() {} }), lacks);

@@ -17,15 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Hands to `logging` what is logged from now on. What is collected without having been asked for
 /// is little: nothing of single operations.
 pub(crate) fn begin() {
-    if polyrank_log::start(LevelFilter::DEBUG).is_none() {
-        return;
-    }
     polyrank_log::set_reader(Some(Arc::new(|record| {
-        // Where the interpreter ends, only warnings are worth their place on standard error.
+        // Where the interpreter ends, or `logging` fails, only warnings are worth their place on
+        // standard error.
         let mut is_taken = record.level > Level::WARN;
-        attach(|py| is_taken = take(py, record).unwrap_or(false));
+        attach(|py| is_taken = take(py, record).unwrap_or(is_taken));
         is_taken
     })));
+    // Where the program has another subscriber, that one is told.
+    drop(polyrank_log::start(LevelFilter::DEBUG));
 }
 
 /// Tells those who ask why a job hangs where the program stands.

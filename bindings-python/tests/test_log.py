@@ -82,6 +82,9 @@ def test_a_word_that_means_nothing_is_said():
     _, errors = ran(["import polyrank"], POLYRANK_LOG="verbose")
     said = "POLYRANK_LOG is 'verbose', and there is no part 'verbose'; expected off, error, warn"
     assert said in errors
+    # Nothing more is logged for it.
+    _, errors = ran([LOGGED.replace("LEVEL", "WARNING"), GROUP], POLYRANK_LOG="verbose")
+    assert len(errors.splitlines()) == 1, errors
 
 
 STALLED = """
@@ -133,6 +136,62 @@ def test_a_warning_that_python_cannot_take_goes_to_standard_error():
     _, errors = ran([STALLED, holds, ENDS], POLYRANK_STALL_REPORT="0.2")
     assert errors.startswith("polyrank: barrier #1 of group"), errors
     assert "\nLOGGED barrier #1 of group" in errors, errors
+
+
+def test_forked_children_have_their_own_lines_only():
+    # Twice: lines of the parent may wait to be read, or be read already.
+    program = """
+    import os, sys
+    import polyrank
+    def told():
+        polyrank.ProcessGroup(polyrank.HashStore(), 0, 1).shutdown()
+    for _ in range(2):
+        told()
+        child = os.fork()
+        if child == 0:
+            told()
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    _, errors = ran([program], POLYRANK_LOG="info")
+    assert sum("algorithms: " in line for line in errors.splitlines()) == 4, errors
+
+
+def test_children_that_are_forked_while_threads_log_end():
+    program = """
+    import os, sys, threading
+    import polyrank
+    over = threading.Event()
+    def tell():
+        while not over.is_set():
+            polyrank.ProcessGroup(polyrank.HashStore(), 0, 1).shutdown()
+    threads = [threading.Thread(target=tell) for _ in range(2)]
+    [thread.start() for thread in threads]
+    for _ in range(100):
+        child = os.fork()
+        if child == 0:
+            polyrank._core._flush_log()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    over.set()
+    [thread.join() for thread in threads]
+    """
+    ran([program])
+
+
+def test_a_filter_that_fails_loses_no_warning_and_shows_nothing_else():
+    fails = """
+    import logging
+    def fail(record):
+        raise ValueError("full")
+    logging.getLogger("polyrank.group").addFilter(fail)
+    logging.getLogger("polyrank.stall").addFilter(fail)
+    logging.basicConfig(level=logging.INFO)
+    """
+    assert ran([fails, GROUP]) == ("", "")
+    holds = "ctypes.CDLL(None).sleep(2)"
+    _, errors = ran([fails, STALLED, holds, ENDS], POLYRANK_STALL_REPORT="0.2")
+    assert errors.startswith("polyrank: barrier #1 of group"), errors
 
 
 def test_debug_levels():

@@ -78,6 +78,33 @@ def held_up(here, slow):
     return stats
 
 
+def many_receives(here):
+    group, go = here.make_group("many receives"), here.make_group("go")
+    values = [np.zeros(3) for _ in range(10)]
+    if here.rank == 0:
+        receiving = [group.recv([value], 1, tag) for tag, value in enumerate(values)]
+        # What has not come is waited for, and counted as that.
+        while not any(peer["waited_seconds"] > 0 for peer in group.stats()["peers"]):
+            pass
+        go.barrier().wait()
+        [work.wait() for work in receiving]
+    else:
+        go.barrier().wait()
+        [group.send([value], 0, tag).wait() for tag, value in enumerate(values)]
+    stats = group.stats()
+    go.barrier().wait()
+    go.shutdown()
+    group.shutdown()
+    return stats
+
+
+def test_a_moment_counts_once_however_many_wait_and_before_they_have_ended(pools):
+    stats = pools(2).run(many_receives)[0]
+    [peer] = stats["peers"]
+    assert (peer["rank"], stats["slowest_peer"]) == (1, 1)
+    assert 0 < peer["waited_seconds"] <= stats["seconds"]
+
+
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 @pytest.mark.parametrize("is_last", [False, True])
 def test_the_rank_that_computes_is_the_one_that_others_wait_for(pools, size, is_last):

@@ -148,7 +148,11 @@ pub mod price;
 #[cfg(feature = "tcp")]
 mod process_end;
 pub mod process_group;
+#[cfg(not(feature = "internals"))]
 mod process_mutex;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod process_mutex;
 mod random;
 #[cfg(all(feature = "tcp", not(feature = "internals")))]
 mod recorder;

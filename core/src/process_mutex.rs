@@ -9,12 +9,12 @@ use crate::fork::Unforked;
 /// A mutex that no thread holds while another forks: the child, in which that thread is not, finds
 /// it free. A thread that panicked with it leaves what is there.
 #[derive(Debug, Default)]
-pub(crate) struct ProcessMutex<T> {
+pub struct ProcessMutex<T> {
     inner: Mutex<T>,
 }
 
 /// What is in a [`ProcessMutex`], until this is dropped.
-pub(crate) struct ProcessMutexGuard<'a, T> {
+pub struct ProcessMutexGuard<'a, T> {
     // It goes first: as long as it is held, nobody forks.
     value: MutexGuard<'a, T>,
     #[cfg(feature = "tcp")]
@@ -22,11 +22,13 @@ pub(crate) struct ProcessMutexGuard<'a, T> {
 }
 
 impl<T> ProcessMutex<T> {
-    pub(crate) const fn new(value: T) -> ProcessMutex<T> {
+    /// A mutex of this value.
+    pub const fn new(value: T) -> ProcessMutex<T> {
         ProcessMutex { inner: Mutex::new(value) }
     }
 
-    pub(crate) fn lock(&self) -> ProcessMutexGuard<'_, T> {
+    /// What it holds. As long as it is held, nobody forks.
+    pub fn lock(&self) -> ProcessMutexGuard<'_, T> {
         #[cfg(feature = "tcp")]
         let _unforked = Unforked::begin();
         let value = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,12 +3,13 @@
 //! keeps nobody waiting. Knows nothing of how they are counted.
 
 use std::fs::{self, DirBuilder};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrank::recorder::snapshot::read_all;
 use polyrank::recorder::{CONTENT_TYPE, open_metrics};
@@ -21,7 +22,11 @@ const PATH: &str = "/metrics";
 /// How long a client may take to ask, and to take an answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Most bytes of a request.
-const MAX_REQUEST: u64 = 16 << 10;
+const MAX_REQUEST: usize = 16 << 10;
+/// Most clients at a time; more are sent away.
+const MAX_CLIENTS: usize = 16;
+/// How long nobody is let in when that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The server, until it is dropped.
 pub(crate) struct MetricsServer {
@@ -70,24 +75,59 @@ impl Drop for MetricsServer {
 }
 
 fn serve(listener: &TcpListener, folder: &Path) {
+    let clients = Arc::new(());
     for client in listener.incoming() {
-        let Ok(client) = client else { continue };
-        let folder = folder.to_owned();
-        // A client that goes away is no concern of the job's.
-        thread::spawn(move || drop(answer(&client, &folder)));
+        let Ok(client) = client else {
+            // There are no descriptors, or no memory: others need the processor meanwhile.
+            thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
+        let (folder, present) = (folder.to_owned(), clients.clone());
+        if Arc::strong_count(&present) > MAX_CLIENTS + 1 {
+            continue;
+        }
+        // A client that goes away is no concern of the job's, nor one for which there is no thread.
+        drop(thread::Builder::new().spawn(move || {
+            drop(answer(&client, &folder));
+            drop(present);
+        }));
     }
 }
 
+/// The first line of a request. What follows is read, too, so that the connection does not end with
+/// an error.
+fn read_request(client: &TcpStream) -> std::io::Result<String> {
+    let until = Instant::now() + CLIENT_LIMIT;
+    let mut request = Vec::new();
+    let mut part = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
+        let left = until.saturating_duration_since(Instant::now());
+        client.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut client = client;
+        match client.read(&mut part)? {
+            0 => break,
+            count => request.extend_from_slice(&part[..count]),
+        }
+    }
+    let first = request.split(|byte| *byte == b'\r' || *byte == b'\n').next();
+    Ok(String::from_utf8_lossy(first.unwrap_or_default()).into_owned())
+}
+
+/// The path of what is asked for: `/metrics` of `/metrics?name=x`, and of `http://host/metrics`.
+fn path_of(target: &str) -> &str {
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |start| &rest[start..]),
+        None => target,
+    };
+    path.split('?').next().unwrap_or_default()
+}
+
 fn answer(client: &TcpStream, folder: &Path) -> std::io::Result<()> {
-    client.set_read_timeout(Some(CLIENT_LIMIT))?;
     client.set_write_timeout(Some(CLIENT_LIMIT))?;
-    let mut lines = BufReader::new(client.take(MAX_REQUEST)).lines();
-    let request = lines.next().transpose()?.unwrap_or_default();
-    // What follows is read, so that the connection does not end with an error.
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let request = read_request(client)?;
     let mut words = request.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = target.split('?').next().unwrap_or_default();
+    let path = path_of(target);
     let (status, kind, text) = match (method, path) {
         ("GET" | "HEAD", PATH) => ("200 OK", CONTENT_TYPE, page(folder)),
         ("GET" | "HEAD", _) => {

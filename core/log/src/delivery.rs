@@ -2,13 +2,16 @@
 //! lock that the writer of the line waits for. Knows nothing of who writes and who reads.
 //!
 //! Nobody waits in silence because a reader does: a warning that its reader has not taken within a
-//! second goes to standard error.
+//! second goes to standard error. Threads wait by parking, and no lock is held while the process
+//! forks: a forked child has none of the threads, and none of the lines, which are its parent's.
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant, SystemTime};
 
+use polyrank::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use tracing::Level;
 
 use crate::filter;
@@ -17,21 +20,26 @@ use crate::record::Record;
 /// Reads lines. False: nobody has taken this one, and it goes to standard error.
 pub type Reader = dyn Fn(&Record) -> bool + Send + Sync;
 
-/// The most lines that wait for their reader; later ones are counted only.
+/// The most lines that wait for their reader.
 const MAX_WAITING: usize = 1000;
 /// How long a warning waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether all is read.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(5);
 
 struct Delivery {
     reader: Option<Arc<Reader>>,
+    /// The process that all below is of.
+    process: u32,
     waiting: VecDeque<Waiting>,
     /// Lines that found no room.
     lost: u64,
-    /// Since when the reader has had one in hand.
+    /// What the reader has.
     in_hand: Option<Waiting>,
-    /// The process whose thread reads, and the one whose thread looks after warnings; 0: none.
-    reading: u32,
-    looking: u32,
+    /// The thread that reads.
+    reading: Option<Thread>,
+    /// Whether a thread looks after warnings.
+    is_looked_after: bool,
 }
 
 #[derive(Clone)]
@@ -41,8 +49,15 @@ struct Waiting {
     is_written: bool,
 }
 
-static DELIVERY: Mutex<Delivery> = Mutex::new(Delivery::EMPTY);
-static CHANGED: Condvar = Condvar::new();
+static DELIVERY: ProcessMutex<Delivery> = ProcessMutex::new(Delivery {
+    reader: None,
+    process: 0,
+    waiting: VecDeque::new(),
+    lost: 0,
+    in_hand: None,
+    reading: None,
+    is_looked_after: false,
+});
 
 /// Hands lines to `reader` from now on; without one they go to standard error.
 pub fn set_reader(reader: Option<Arc<Reader>>) {
@@ -54,17 +69,8 @@ pub fn set_reader(reader: Option<Arc<Reader>>) {
 /// Waits until all lines were read; at most for `limit`.
 pub fn flush(limit: Duration) {
     let until = Instant::now() + limit;
-    let mut delivery = lock();
-    // A forked child has none of its parent's threads.
-    while delivery.reading == std::process::id()
-        && (delivery.in_hand.is_some() || !delivery.waiting.is_empty())
-    {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        let waited = CHANGED.wait_timeout(delivery, left);
-        delivery = waited.unwrap_or_else(PoisonError::into_inner).0;
+    while !lock().is_idle() && Instant::now() < until {
+        thread::sleep(FLUSH_INTERVAL);
     }
 }
 
@@ -75,108 +81,133 @@ pub(crate) fn deliver(record: Record) {
         drop(delivery);
         return write(&record);
     }
-    if delivery.waiting.len() >= MAX_WAITING {
-        delivery.lost += 1;
-        return;
-    }
     let is_urgent = record.level <= Level::WARN;
+    if delivery.waiting.len() >= MAX_WAITING {
+        if !is_urgent {
+            delivery.lost += 1;
+            return;
+        }
+        drop(delivery);
+        return write(&record);
+    }
     let since = Instant::now();
     delivery.waiting.push_back(Waiting { record, since, is_written: false });
-    let process = std::process::id();
-    if delivery.reading != process {
-        // Lines that a parent had in hand are its own.
-        delivery.in_hand = None;
-        delivery.reading = if start("polyrank-log", read_all) { process } else { 0 };
+    if delivery.reading.is_none() {
+        delivery.reading = start("polyrank-log", read_all);
     }
-    if is_urgent && delivery.looking != process {
-        delivery.looking = if start("polyrank-log-late", look_after) { process } else { 0 };
+    if is_urgent && !delivery.is_looked_after {
+        delivery.is_looked_after = start("polyrank-log-late", look_after).is_some();
     }
+    let reading = delivery.reading.clone();
     drop(delivery);
-    CHANGED.notify_all();
+    if let Some(reading) = reading {
+        reading.unpark();
+    }
 }
 
-fn start(name: &str, run: fn()) -> bool {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).is_ok()
+fn start(name: &str, run: fn()) -> Option<Thread> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.ok().map(|handle| handle.thread().clone())
 }
 
 fn read_all() {
-    let mut delivery = lock();
     loop {
-        let Some(next) = delivery.waiting.pop_front() else {
-            let waited = CHANGED.wait(delivery);
-            delivery = waited.unwrap_or_else(PoisonError::into_inner);
-            continue;
+        let (record, reader) = {
+            let mut delivery = lock();
+            let Some(next) = delivery.next() else {
+                drop(delivery);
+                thread::park();
+                continue;
+            };
+            let record = next.record.clone();
+            delivery.in_hand = Some(next);
+            (record, delivery.reader.clone())
         };
-        let lost = std::mem::take(&mut delivery.lost);
-        let record = next.record.clone();
-        delivery.in_hand = Some(next);
-        let reader = delivery.reader.clone();
-        drop(delivery);
         let is_read = reader.is_some_and(|reader| reader(&record));
-        delivery = lock();
-        let is_written = delivery.in_hand.take().is_some_and(|it| it.is_written);
-        CHANGED.notify_all();
-        if lost > 0 || !(is_read || is_written) {
-            drop(delivery);
-            if lost > 0 {
-                write_text(&format!("polyrank: {lost} lines of the log were lost: too many"));
-            }
-            if !(is_read || is_written) {
-                write(&record);
-            }
-            delivery = lock();
+        let is_written = lock().in_hand.take().is_some_and(|it| it.is_written);
+        if !is_read && !is_written {
+            write(&record);
         }
     }
 }
 
 /// Writes warnings that are not read in time, until there are none.
 fn look_after() {
-    let mut delivery = lock();
     loop {
-        let all = &mut *delivery;
-        let mut open: Vec<&mut Waiting> = all.in_hand.iter_mut().chain(&mut all.waiting).collect();
-        open.retain(|it| it.record.level <= Level::WARN && !it.is_written);
-        let Some(oldest) = open.iter().map(|it| it.since).min() else {
-            delivery.looking = 0;
-            return;
-        };
-        let left = (oldest + PATIENCE).saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let mut late = Vec::new();
-            for it in open.into_iter().filter(|it| it.since.elapsed() >= PATIENCE) {
-                it.is_written = true;
-                late.push(it.record.clone());
+        let mut late = Vec::new();
+        let left = {
+            let mut delivery = lock();
+            let all = &mut *delivery;
+            let open = all.in_hand.iter_mut().chain(&mut all.waiting);
+            let open = open.filter(|it| it.record.level <= Level::WARN && !it.is_written);
+            let mut left = None;
+            for it in open {
+                let rest = PATIENCE.saturating_sub(it.since.elapsed());
+                if rest.is_zero() {
+                    it.is_written = true;
+                    late.push(it.record.clone());
+                } else {
+                    left = Some(left.map_or(rest, |known: Duration| known.min(rest)));
+                }
             }
-            drop(delivery);
-            late.iter().for_each(write);
-            delivery = lock();
-        } else {
-            let waited = CHANGED.wait_timeout(delivery, left);
-            delivery = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if left.is_none() {
+                delivery.is_looked_after = false;
+            }
+            left
+        };
+        late.iter().for_each(write);
+        match left {
+            Some(left) => thread::sleep(left),
+            None => return,
         }
     }
 }
 
+/// Writes a line at once, so that those of several processes do not mix.
 fn write(record: &Record) {
-    write_text(&if filter::is_json() { record.json() } else { record.line() });
-}
-
-fn write_text(line: &str) {
+    let mut line = if filter::is_json() { record.json() } else { record.line() };
+    line.push('\n');
     // Whoever has closed it does not want to know.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-fn lock() -> MutexGuard<'static, Delivery> {
-    DELIVERY.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is delivered in this process.
+fn lock() -> ProcessMutexGuard<'static, Delivery> {
+    let mut delivery = DELIVERY.lock();
+    let process = std::process::id();
+    if delivery.process != process {
+        delivery.process = process;
+        delivery.waiting.clear();
+        delivery.lost = 0;
+        delivery.in_hand = None;
+        delivery.reading = None;
+        delivery.is_looked_after = false;
+    }
+    delivery
 }
 
 impl Delivery {
-    const EMPTY: Delivery = Delivery {
-        reader: None,
-        waiting: VecDeque::new(),
-        lost: 0,
-        in_hand: None,
-        reading: 0,
-        looking: 0,
-    };
+    fn is_idle(&self) -> bool {
+        self.in_hand.is_none() && self.waiting.is_empty() && self.lost == 0
+    }
+
+    /// The next line to read: what was lost is told once there is room again.
+    fn next(&mut self) -> Option<Waiting> {
+        if let Some(next) = self.waiting.pop_front() {
+            return Some(next);
+        }
+        let lost = std::mem::take(&mut self.lost);
+        (lost > 0).then(|| Waiting {
+            record: Record {
+                level: Level::INFO,
+                target: "polyrank::log".to_owned(),
+                message: format!("{lost} lines were lost: more came than were read"),
+                at: SystemTime::now(),
+                rank: None,
+                group: None,
+            },
+            since: Instant::now(),
+            is_written: false,
+        })
+    }
 }

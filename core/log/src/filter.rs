@@ -33,6 +33,8 @@ pub(crate) fn filter(otherwise: LevelFilter) -> Filter {
         Some(Err(flaw)) => (None, Some(flaw)),
         None => (of_c10d().map(|level| Targets::new().with_default(level)), None),
     };
+    // What cannot be read asks for no more than usual.
+    let otherwise = if flaw.is_some() { LevelFilter::WARN } else { otherwise };
     let targets = targets.unwrap_or_else(|| Targets::new().with_default(otherwise));
     Filter { targets, flaw }
 }
@@ -49,7 +51,8 @@ fn targets(text: &str) -> Result<Targets, String> {
     let targets: Targets =
         text.parse().map_err(|error| flaw(format!("which cannot be read ({error})")))?;
     // A word that is no level is read as a part.
-    if let Some((part, _)) = targets.iter().find(|(part, _)| !part.starts_with("polyrank")) {
+    let is_part = |part: &str| part == "polyrank" || part.starts_with("polyrank::");
+    if let Some((part, _)) = targets.iter().find(|(part, _)| !is_part(part)) {
         return Err(flaw(format!("and there is no part '{part}'")));
     }
     Ok(match targets.default_level() {
@@ -104,6 +107,7 @@ mod tests {
         for (text, why) in [
             ("verbose", "no part 'verbose'"),
             ("warn,transport=debug", "no part 'transport'"),
+            ("polyrankx=info", "no part 'polyrankx'"),
             ("polyrank::stall=loud", "cannot be read"),
         ] {
             let flaw = targets(text).unwrap_err();

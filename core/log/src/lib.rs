@@ -46,7 +46,7 @@ pub fn start(otherwise: LevelFilter) -> Option<Logging> {
     let subscriber = Registry::default().with(collector::Collector.with_filter(targets));
     tracing::subscriber::set_global_default(subscriber).ok()?;
     if let Some(flaw) = filter.flaw {
-        tracing::warn!("{flaw}");
+        tracing::warn!(target: "polyrank::log", "{flaw}");
     }
     Some(Logging(handle))
 }

@@ -49,7 +49,7 @@ fn of_slurm(lookup: &impl Fn(Variable) -> Option<String>) -> Result<Launched> {
     let lists = [variable::SLURM_STEP_NODELIST, variable::SLURM_JOB_NODELIST];
     let first = lists.into_iter().find_map(lookup).and_then(|list| first_host(&list));
     let is_one_host = number::<u32>(variable::SLURM_STEP_NUM_NODES, lookup)? == Some(1);
-    let job = [variable::SLURM_JOB_ID, variable::SLURM_STEP_ID].map(|of| lookup(of));
+    let job = [variable::SLURM_JOB_ID, variable::SLURM_STEP_ID].map(lookup);
     Ok(Launched {
         rank: number(variable::SLURM_PROCID, lookup)?,
         world_size: number(variable::SLURM_STEP_NUM_TASKS, lookup)?,

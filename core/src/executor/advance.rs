@@ -130,10 +130,10 @@ impl Executor {
         known
     }
 
-    /// How long operations have waited for each of the other ranks.
+    /// How long operations have waited for each of the other ranks, up to `now`.
     #[cfg(feature = "tcp")]
-    pub fn waits(&self) -> Vec<(Rank, Duration)> {
-        self.state.peers.waits()
+    pub fn waits(&mut self, now: Instant) -> Vec<(Rank, Duration)> {
+        self.state.waits(now)
     }
 
     /// Whether the group has other ranks.

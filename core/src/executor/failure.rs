@@ -330,6 +330,23 @@ impl State {
         }
     }
 
+    /// How long operations have waited for each of the other ranks: with the time since the oldest
+    /// has last moved, if there is one rank for which it waits, and that of receives.
+    #[cfg(feature = "tcp")]
+    pub(super) fn waits(&mut self, now: Instant) -> Vec<(Rank, Duration)> {
+        let oldest = self.in_flight.iter().next();
+        let open = oldest.map(|running| (self.waits_for(running), running.progressed));
+        if let Some((peers, since)) = open
+            && let [peer] = peers[..]
+        {
+            self.peers.note_wait(Some(peer), (since, now));
+        }
+        for receiving in &self.messages.posted {
+            self.peers.note_wait(receiving.peer, (receiving.ending.started, now));
+        }
+        self.peers.waits()
+    }
+
     /// The oldest operation in flight, and how long it has not moved.
     pub(super) fn stalled(&self, now: Instant) -> Option<StallReport> {
         let running = self.in_flight.iter().next()?;

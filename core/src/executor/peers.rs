@@ -108,12 +108,15 @@ impl Peers {
         self.get(peer).is_some_and(|peer| matches!(peer.lost, Some(LossReason::Died(_))))
     }
 
-    /// Notes that an operation waited for `peer`, from one time to another.
+    /// Notes that an operation waited for `peer`, from one time to another. Where several did, the
+    /// time counts once.
     #[cfg_attr(not(feature = "tcp"), allow(unused_variables, reason = "nobody asks there"))]
     pub(super) fn note_wait(&mut self, peer: Option<Rank>, (from, to): (Instant, Instant)) {
         #[cfg(feature = "tcp")]
         if let Some(peer) = peer.and_then(|peer| self.known.get_mut(&peer)) {
+            let from = peer.waited_until.map_or(from, |until| until.max(from));
             peer.waited += to.saturating_duration_since(from);
+            peer.waited_until = Some(to.max(from));
         }
     }
 
@@ -184,6 +187,9 @@ pub(super) struct Peer {
     /// How long operations have waited for it.
     #[cfg(feature = "tcp")]
     waited: Duration,
+    /// Up to when that was counted.
+    #[cfg(feature = "tcp")]
+    waited_until: Option<Instant>,
 }
 
 impl Peer {

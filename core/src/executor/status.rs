@@ -44,7 +44,7 @@ impl Driver {
     /// How long operations have waited for each of the other ranks.
     #[cfg(feature = "tcp")]
     pub fn waits(&self) -> Vec<(Rank, Duration)> {
-        self.lock().waits()
+        self.lock().waits(Instant::now())
     }
 
     /// Why the group failed or was left, if it was.

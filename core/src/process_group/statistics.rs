@@ -12,7 +12,8 @@ impl ProcessGroup {
     /// All is exact but durations: of operations that are done when their call returns, one in 64
     /// is timed after the first thousand of the group, and counts as 64; and quantiles are known to
     /// some percent. Who is waited for is known of the backends `tcp` and `websocket`: each moment
-    /// in which an operation here could not go on counts for the rank whose data ended that. Waits
+    /// in which an operation here could not go on counts for the rank whose data ended that, once
+    /// however many operations wait for it, and also while the program computes meanwhile. Waits
     /// of calls that do not go to sleep do not count, as most of small operations do not on one
     /// host.
     ///

@@ -24,6 +24,8 @@ const QUESTIONS: &str = "report requests";
 const SIZE: &str = "/join/world_size";
 /// What begins the keys of a group in its store.
 const JOINS: &str = "/polyrank/";
+/// Most ranks of a job.
+const MAX_RANKS: u32 = 1 << 20;
 /// The time from one look for answers to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -47,6 +49,8 @@ pub struct RankReport {
 pub struct JobGroup {
     /// Its name.
     pub name: String,
+    /// What its keys in the store begin with: of two jobs there, groups may have one name.
+    pub place: String,
     /// Its ranks.
     pub ranks: Vec<u32>,
     store: PrefixStore,
@@ -88,9 +92,13 @@ impl JobGroup {
         let mut groups = Vec::new();
         for (prefix, name) in found {
             let size = store.get(&format!("{prefix}{JOINS}{name}{SIZE}"))?;
+            // Whatever lies there is no job if it is no number, or one of ranks that no job has.
             let size = String::from_utf8_lossy(&size).parse().unwrap_or(0);
+            if !(1..=MAX_RANKS).contains(&size) {
+                continue;
+            }
             let store = PrefixStore::new(format!("{prefix}/{}", watch::PREFIX), store.clone());
-            groups.push(JobGroup { name, ranks: (0..size).collect(), store });
+            groups.push(JobGroup { name, place: prefix, ranks: (0..size).collect(), store });
         }
         Ok(groups)
     }

@@ -10,13 +10,13 @@ const CORE: &str = "core/src/";
 /// The rooms of core, each above all that it imports.
 const FLOORS: [&str; 34] = [
     "cause",
-    "call_site",
     "fork",
     "fnv",
     "random",
     "clock",
     "context",
     "process_mutex",
+    "call_site",
     "process_end",
     "sorted",
     "price",

@@ -17,7 +17,7 @@ const STORE_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Job {
     store: Arc<dyn Store>,
     url: String,
-    /// The last reports, by group and rank.
+    /// The last reports, by the group's place in the store and rank.
     last: BTreeMap<(String, u32), RankReport>,
 }
 
@@ -78,7 +78,7 @@ impl Job {
         let reports = group.ask(limit).map_err(|error| error.to_string())?;
         let mut answers: BTreeMap<u32, Answer> = BTreeMap::new();
         for report in reports {
-            let key = (group.name.clone(), report.rank);
+            let key = (group.place.clone(), report.rank);
             let before = self.last.insert(key, report.clone());
             answers.insert(report.rank, Answer::between(before.as_ref(), report));
         }
@@ -114,7 +114,9 @@ impl Answer {
             for peer in &group.peers {
                 let known = earlier.and_then(|it| it.peers.iter().find(|it| it.rank == peer.rank));
                 let waited = peer.waited_seconds - known.map_or(0.0, |it| it.waited_seconds);
-                *waits.entry(peer.global_rank).or_default() += waited / seconds;
+                // Groups of one process wait beside one another, and looks are not exact.
+                let share = waits.entry(peer.global_rank).or_default();
+                *share = (*share + waited / seconds).min(1.0);
             }
         }
         let longest = waits.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other));

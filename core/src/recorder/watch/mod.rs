@@ -15,10 +15,11 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
 use super::{GroupFacts, Recorder, files, gather, report, snapshot};
+use crate::call_site::call_site;
 use crate::clock::Instant;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
@@ -114,7 +115,10 @@ pub(crate) fn stall_limit() -> Option<Duration> {
         Some(Ok(seconds)) => seconds,
         Some(Err(_)) => {
             let name = variable::POLYRANK_STALL_REPORT;
-            tracing::warn!("{name} is not a number of seconds: stalls are reported after 10 s");
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::warn!("{name} is not a number of seconds: stalls are reported after 10 s");
+            });
             return Some(STALL);
         }
     };
@@ -196,7 +200,7 @@ pub(super) struct Standing {
 
 /// That of the rank of this process with this global number; none if all has ended.
 pub(super) fn standing(rank: u32) -> Option<Standing> {
-    let place = Place::of(rank, 0, Instant::now());
+    let place = Place::of(rank, 0, Instant::now(), None);
     let open = place.groups.iter().flat_map(|it| it.open.iter().map(move |open| (it, open)));
     let (group, operation) = open.max_by_key(|(_, open)| (open.is_awaited, open.since_ms))?;
     let (title, since_ms) = (operation.named(), operation.since_ms);
@@ -215,8 +219,10 @@ struct Places {
 /// Where ranks stand: those of this process, and others of these groups.
 fn places(roots: &[Arc<Root>]) -> Places {
     let now = Instant::now();
-    let own = super::all().into_iter().map(|recorder| recorder.group().global_rank());
-    let own = own.map(|rank| (rank, Place::of(rank, 0, now)));
+    let own: BTreeSet<u32> =
+        super::all().iter().map(|recorder| recorder.group().global_rank()).collect();
+    let site = call_site();
+    let own = own.into_iter().map(|rank| (rank, Place::of(rank, 0, now, site.clone())));
     let mut places = Places { known: own.collect(), obstacle: None };
     if roots.is_empty() {
         places.obstacle = Some("they meet in no store that this one could ask".to_owned());
@@ -306,7 +312,8 @@ impl Root {
             return Ok(());
         };
         let rank = group.global_rank();
-        self.store.set(&key_of(rank), &Place::of(rank, answers, Instant::now()).encode())
+        self.store
+            .set(&key_of(rank), &Place::of(rank, answers, Instant::now(), call_site()).encode())
     }
 }
 

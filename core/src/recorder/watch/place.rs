@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call_site::call_site;
 use crate::clock::Instant;
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
@@ -51,9 +50,9 @@ pub(super) struct CalledOperation {
 }
 
 impl Place {
-    /// That of the rank of this process with this global number.
-    pub(super) fn of(rank: u32, answers: i64, now: Instant) -> Place {
-        let site = call_site();
+    /// That of the rank of this process with this global number, which is at `site` in its
+    /// program, as far as that is known.
+    pub(super) fn of(rank: u32, answers: i64, now: Instant, site: Option<String>) -> Place {
         let is_its = |recorder: &Arc<Recorder>| recorder.group().global_rank() == rank;
         let place = |recorder: Arc<Recorder>| {
             let (group, mut open) = (recorder.group(), recorder.open_operations());
