@@ -13,7 +13,7 @@ CALLS = 100
 
 
 def counted(here):
-    group = here.make_group("counted")
+    group = here.make_group("statistics")
     small, large = np.ones(3, np.float32), np.ones(40_000, np.float64)
     for _ in range(CALLS):
         group.allreduce(small).wait()
@@ -28,7 +28,7 @@ def counted(here):
 
 def test_calls_bytes_and_times_are_counted(world):
     for rank, (stats, text) in enumerate(world.run(counted)):
-        assert (stats["group"], stats["rank"], stats["size"]) == ("counted", rank, world.size)
+        assert (stats["group"], stats["rank"], stats["size"]) == ("statistics", rank, world.size)
         operations = {operation["name"]: operation for operation in stats["operations"]}
         allreduce, broadcast = operations["allreduce"], operations["broadcast"]
         assert (allreduce["count"], allreduce["bytes"]) == (CALLS, CALLS * 12)
@@ -43,7 +43,7 @@ def test_calls_bytes_and_times_are_counted(world):
 def check(text, rank):
     """As a parser that is not ours reads it."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    labels = {"rank": str(rank), "group": "counted", "operation": "allreduce"}
+    labels = {"rank": str(rank), "group": "statistics", "operation": "allreduce"}
 
     def value(family, sample, **more):
         samples = families[family].samples

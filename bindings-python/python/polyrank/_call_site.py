@@ -18,7 +18,7 @@ def call_site() -> str | None:
     """The innermost line of the program that runs: `train.py:88 in step`. That of the main thread,
     unless that waits for others.
     """
-    frames = sys._current_frames()
+    frames: dict[int, FrameType] = getattr(sys, "_current_frames")()
     frames.pop(threading.get_ident(), None)
     main = frames.pop(threading.main_thread().ident or 0, None)
     waits = main is not None and main.f_code.co_filename == threading.__file__

@@ -2284,7 +2284,8 @@ class ProcessGroup:
         Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
         operation here could not go on counts for the rank whose data ended that. In a ring, that is
         the neighbour: the slow rank is the one for which its neighbour waits, and that waits for
-        nobody itself. Waits of calls that do not go to sleep do not count, as
+        nobody itself. A moment counts once for a rank, however many operations wait for it, and also
+        while the program computes meanwhile. Waits of calls that do not go to sleep do not count, as
         most of small operations do not on one host. A page counts nothing: there it raises
         `UnsupportedError`.
 

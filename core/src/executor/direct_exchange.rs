@@ -253,6 +253,7 @@ impl State {
             return is_over;
         }
         let Some(next) = self.next_take(running) else {
+            #[cfg(feature = "tcp")]
             self.note_missing(sequence);
             return false;
         };
@@ -284,7 +285,7 @@ impl State {
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
         let waited_for = match next {
             NextTake::Part(source, _) => Some(source).filter(|source| *source != self.rank),
-            NextTake::Reduction => running.missing.take(),
+            NextTake::Reduction => running.take_missing(),
             NextTake::Pass => None,
         };
         self.peers.note_wait(waited_for, (running.progressed, self.now));

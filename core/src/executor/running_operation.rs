@@ -66,6 +66,7 @@ pub(super) struct RunningOperation {
     /// When something moved last.
     pub(super) progressed: Instant,
     /// On the board, the rank that was missing when this one last looked.
+    #[cfg(feature = "tcp")]
     pub(super) missing: Option<Rank>,
     pub(super) deadline: Instant,
     pub(super) finish: Option<Outcome>,
@@ -109,6 +110,7 @@ impl RunningOperation {
             steps,
             started: now,
             progressed: now,
+            #[cfg(feature = "tcp")]
             missing: None,
             deadline: operation.deadline,
             finish: operation.finish,
@@ -365,6 +367,24 @@ impl RunningOperation {
     pub(super) fn element_bytes(&self) -> usize {
         let operand = if self.reduce_op.takes_pairs() { 2 } else { 1 };
         operand * self.dtype.size_bytes()
+    }
+
+    /// Notes the rank that is missing on the board. Nobody asks for it in a browser.
+    #[cfg_attr(not(feature = "tcp"), allow(clippy::unused_self, unused_variables))]
+    pub(super) fn set_missing(&mut self, missing: Option<Rank>) {
+        #[cfg(feature = "tcp")]
+        {
+            self.missing = missing;
+        }
+    }
+
+    /// The rank that was missing when this one last looked, which has come.
+    #[cfg_attr(not(feature = "tcp"), allow(clippy::unused_self))]
+    pub(super) fn take_missing(&mut self) -> Option<Rank> {
+        #[cfg(feature = "tcp")]
+        return self.missing.take();
+        #[cfg(not(feature = "tcp"))]
+        return None;
     }
 
     /// The ranks that unfinished steps wait for, in order, each once.

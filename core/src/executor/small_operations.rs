@@ -241,7 +241,7 @@ impl State {
             return false;
         }
         if let Some(missing) = small.sources().find(|&rank| !counts(rank)) {
-            running.missing = Some(missing);
+            running.set_missing(Some(missing));
             return false;
         }
         let mut output = std::mem::take(&mut exchange.output_scratch);
@@ -263,7 +263,8 @@ impl State {
                     scatter(&output, &running.bindings.output);
                 }
                 running.remaining = 0;
-                self.peers.note_wait(running.missing, (running.progressed, self.now));
+                let waited_for = running.take_missing();
+                self.peers.note_wait(waited_for, (running.progressed, self.now));
                 running.progressed = self.now;
                 exchange.sequences.pop_front();
                 exchange.shown -= 1;
@@ -282,6 +283,7 @@ impl State {
     }
 
     /// Notes for whom operation `sequence` waits, if it needs all ranks before it can go on.
+    #[cfg(feature = "tcp")]
     pub(super) fn note_missing(&mut self, sequence: u64) {
         let Some(exchange) = &self.exchange else { return };
         let Some(running) = self.in_flight.get_mut(sequence) else { return };
@@ -289,7 +291,7 @@ impl State {
             && running.direct_collective().is_some_and(|direct| direct.reduces());
         if needs_all {
             let is_missing = |rank: &Rank| !exchange.board.shows(*rank, sequence);
-            running.missing = (0..self.size).find(is_missing);
+            running.set_missing((0..self.size).find(is_missing));
         }
     }
 

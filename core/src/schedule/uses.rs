@@ -31,8 +31,7 @@ struct Segment {
 impl BlockUses {
     /// The uses of some element of `chunk`, one of them perhaps several times.
     pub(super) fn of(&self, chunk: &Chunk) -> impl Iterator<Item = &Use> {
-        let first = self.segments.partition_point(|segment| segment.end <= chunk.start());
-        let segments = self.segments[first..].iter();
+        let segments = self.segments[self.first_behind(chunk.start())..].iter();
         let end = chunk.end();
         segments.take_while(move |segment| segment.start < end).flat_map(|segment| &segment.uses)
     }
@@ -43,7 +42,7 @@ impl BlockUses {
         let (start, end) = (chunk.start(), chunk.end());
         self.cut(start);
         self.cut(end);
-        let mut at = self.segments.partition_point(|segment| segment.end <= start);
+        let mut at = self.first_behind(start);
         let mut covered = start;
         while covered < end {
             let next = self.segments.get(at).map_or(end, |segment| segment.start.min(end));
@@ -60,9 +59,14 @@ impl BlockUses {
         }
     }
 
+    /// The first segment that does not end before `at`, or there.
+    fn first_behind(&self, at: Fraction) -> usize {
+        self.segments.partition_point(|segment| segment.end <= at)
+    }
+
     /// Makes a segment around `at` two, of which one ends there.
     fn cut(&mut self, at: Fraction) {
-        let index = self.segments.partition_point(|segment| segment.end <= at);
+        let index = self.first_behind(at);
         let Some(segment) = self.segments.get_mut(index).filter(|segment| segment.start < at)
         else {
             return;
