@@ -29,7 +29,7 @@ const THIS_HOST: &str = "127.0.0.1";
 /// # Errors
 /// As [`number`].
 pub(super) fn launched(lookup: &impl Fn(Variable) -> Option<String>) -> Result<Launched> {
-    // `srun` says so within a step only: a batch script is no rank.
+    // `srun` says so within a step only: a batch script is not a rank.
     if lookup(variable::SLURM_STEP_ID).is_some() && lookup(variable::SLURM_STEP_NUM_TASKS).is_some()
     {
         return of_slurm(lookup);

@@ -16,8 +16,8 @@ use crate::generated::error::{Error, Result};
 use crate::wire::origin::AllowedOrigins;
 
 /// What a launcher says to a process: `polyrank run` and torchrun in variables of their own; where
-/// these are not set, `srun`, Open MPI's `mpirun` and Kubernetes in theirs. Every field is `None` or
-/// false where nobody says it.
+/// these are not set, `srun`, Open MPI's `mpirun` and Kubernetes in theirs. Every field is `None`
+/// or false where nobody says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {

@@ -42,25 +42,25 @@ variables! {
         /// `init_process_group`, reads it.
         RANK {
             values: "a whole number from 0",
-            unset: "the argument `rank`, or else what Slurm, Open MPI or Kubernetes says, or else an error",
+            unset: "the argument `rank`, or what Slurm, Open MPI or Kubernetes says, or an error",
             reader: "`init_process_group`"
         }
         /// The number of ranks of the job.
         WORLD_SIZE {
             values: "a whole number from 1",
-            unset: "the argument `world_size`, or else what Slurm or Open MPI says, or else an error",
+            unset: "the argument `world_size`, or what Slurm or Open MPI says, or an error",
             reader: "`init_process_group`"
         }
         /// Name or address of the host of rank 0, which serves the store.
         MASTER_ADDR {
             values: "a host name, an IPv4 or an IPv6 address",
-            unset: "the first host of Slurm's step, or this host where Open MPI has one, or else an error",
+            unset: "the first host of Slurm's step, or the one of Open MPI's job, or an error",
             reader: "`init_process_group`"
         }
         /// The port of the store on that host.
         MASTER_PORT {
             values: "a port, 0 to 65535",
-            unset: "under Slurm and Open MPI a port made of the job's name, or else an error",
+            unset: "a port made of the job's name, under Slurm and Open MPI, or an error",
             reader: "`init_process_group`"
         }
         /// This process's number among those of its host.
@@ -453,8 +453,8 @@ variables! {
             unset: "the library is asked",
             reader: "backend `mpi`"
         }
-        /// This process's number in an indexed job of Kubernetes. `WORLD_SIZE` and `MASTER_ADDR` are
-        /// the author's to set.
+        /// This process's number in an indexed job of Kubernetes. `WORLD_SIZE` and `MASTER_ADDR`
+        /// are the author's to set.
         JOB_COMPLETION_INDEX {
             values: "a whole number from 0",
             unset: "the process is not of an indexed job",

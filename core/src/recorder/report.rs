@@ -92,7 +92,7 @@ impl JobGroup {
         let mut groups = Vec::new();
         for (prefix, name) in found {
             let size = store.get(&format!("{prefix}{JOINS}{name}{SIZE}"))?;
-            // Whatever lies there is no job if it is no number, or one of ranks that no job has.
+            // Whatever lies there is no job if it is not a number, or one of ranks that no job has.
             let size = String::from_utf8_lossy(&size).parse().unwrap_or(0);
             if !(1..=MAX_RANKS).contains(&size) {
                 continue;
