@@ -101,26 +101,23 @@ fn an_environment_of_python_that_has_an_mpi_has_its_own_launcher() {
     assert!(said.starts_with("launched: -n 3 ") && said.ends_with("/bin/python x.py\n"), "{said}");
 }
 
-/// What a rank of a group over TCP says that was told nothing but by its launcher.
-fn met_over_tcp() -> String {
+/// A rank of a group over TCP that was told nothing but by its launcher.
+fn meet_over_tcp() {
     let group = init_process_group(InitOptions::default().backend("tcp")).unwrap();
     let mut sum = [group.rank() + 1];
     group.allreduce(&mut sum, ()).unwrap();
-    let said = format!("rank {} of {}: {}", group.rank(), group.size(), sum[0]);
+    report(group.rank(), format!("{} of {}", sum[0], group.size()));
     destroy_process_group(None).unwrap();
-    said
 }
 
 #[test]
 fn ranks_of_open_mpis_launcher_meet_without_mpi() {
     let test = "ranks_of_open_mpis_launcher_meet_without_mpi";
     for mpi in Mpi::ALL.into_iter().filter(|mpi| mpi.is_open_mpi()) {
-        let rank = || std::env::var("OMPI_COMM_WORLD_RANK").unwrap().parse().unwrap();
-        let job = bare_ranks(mpi, test, 3, &[], || report(rank(), met_over_tcp()));
-        let Some(job) = job else { continue };
+        let Some(job) = bare_ranks(mpi, test, 3, &[], meet_over_tcp) else { continue };
         assert_eq!(job.code, Some(0), "{mpi:?}: {}", job.output);
         for rank in 0..3 {
-            assert_eq!(job.of(rank).concat(), format!("rank {rank} of 3: 6"), "{mpi:?}");
+            assert_eq!(job.of(rank), ["6 of 3"], "{mpi:?}: {}", job.output);
         }
     }
 }
@@ -129,27 +126,18 @@ fn ranks_of_open_mpis_launcher_meet_without_mpi() {
 fn processes_of_a_step_of_slurm_meet_on_their_host() {
     let test = "processes_of_a_step_of_slurm_meet_on_their_host";
     if std::env::var(ROLE).is_ok_and(|role| role == test) {
-        report(0, met_over_tcp());
+        meet_over_tcp();
         std::process::exit(0);
     }
+    let mut command = Command::new("timeout");
+    let start = "for rank in 0 1 2; do SLURM_PROCID=$rank \"$@\" & done; wait";
+    command.args(["--kill-after=5", "60", "sh", "-c", start, "sh"]);
     let job = format!("SLURM_JOB_ID={}", std::process::id());
     let step = ["SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=3", "SLURM_STEP_NUM_NODES=1", &job];
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..3)
-            .map(|rank| {
-                let rank = format!("SLURM_PROCID={rank}");
-                scope.spawn(move || {
-                    let mut command = Command::new("timeout");
-                    command.args(["--kill-after=5", "60"]);
-                    again(command, test, &[&step[..], &[&rank]].concat())
-                })
-            })
-            .collect();
-        for (rank, job) in ranks.into_iter().enumerate() {
-            let job = job.join().unwrap();
-            assert_eq!(job.of(0).concat(), format!("rank {rank} of 3: 6"), "{}", job.output);
-        }
-    });
+    let job = again(command, test, &step);
+    for rank in 0..3 {
+        assert_eq!(job.of(rank), ["6 of 3"], "{}", job.output);
+    }
 }
 
 /// Whether the process is gone or a zombie that nobody has reaped yet.
