@@ -101,7 +101,8 @@ def many_receives(here):
 def test_a_moment_counts_once_however_many_wait_and_before_they_have_ended(pools):
     stats = pools(2).run(many_receives)[0]
     [peer] = stats["peers"]
-    assert (peer["rank"], stats["slowest_peer"]) == (1, 1)
+    assert (peer["rank"], peer["global_rank"], stats["slowest_peer"]) == (1, 1, 1)
+    assert (stats["rank"], stats["global_rank"]) == (0, 0)
     assert 0 < peer["waited_seconds"] <= stats["seconds"]
 
 
