@@ -9,6 +9,7 @@ mod launcher;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use launcher::polyrank;
@@ -62,7 +63,10 @@ impl Job {
         let node = std::env::current_dir().unwrap().join("../../bindings-node");
         assert!(node.join("polyrank.node").exists(), "cargo xtask node");
         // A package's own files find it by its name.
-        let script = node.join(format!("metrics-test-{}.mjs", std::process::id()));
+        // Tests run beside one another, in one process.
+        static SCRIPTS: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), SCRIPTS.fetch_add(1, Ordering::Relaxed));
+        let script = node.join(format!("metrics-test-{process}-{number}.mjs"));
         std::fs::write(&script, NODE).unwrap();
         let words = ["-n", "1", "--metrics-port", "0"];
         let mut command = polyrank(&[&words[..], options, &[&python, "-c", PYTHON]].concat());
