@@ -86,5 +86,5 @@ fn hand(reader: &Reader, record: &Record) -> bool {
 }
 
 fn level_named(name: &str) -> Result<LevelFilter> {
-    name.parse().map_err(|_| Error::from_reason(format!("there is no level '{name}'")))
+    name.parse().map_err(|_| Error::from_reason(format!("unknown level '{name}'")))
 }

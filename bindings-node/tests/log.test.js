@@ -94,7 +94,7 @@ test("a logger that fails later loses no warning and ends no program", () => {
   assert.match(ran(fails, { POLYRANK_STALL_REPORT: "0.2" }), /^polyrank: barrier #1 of group /u);
 });
 
-test("what is no logger is refused", () => {
+test("objects that are not loggers are refused", () => {
   const lacks = { name: "InvalidTypeError", message: /has no warn/u };
   assert.throws(() => setLogger({ error() {} }), lacks);
   assert.throws(() => setLogger(console, { level: "loud" }), {

@@ -1,4 +1,8 @@
-"""Hands what the core logs to the `logging` module. Knows nothing of what is logged."""
+"""Hands what the core logs to the `logging` module. Knows nothing of what is logged.
+
+It is imported with the package: lines arrive by a thread, and a child that is forked while that
+thread imports would have half a module.
+"""
 
 import logging
 

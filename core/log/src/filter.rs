@@ -53,7 +53,7 @@ fn targets(text: &str) -> Result<Targets, String> {
     // A word that is no level is read as a part.
     let is_part = |part: &str| part == "polyrank" || part.starts_with("polyrank::");
     if let Some((part, _)) = targets.iter().find(|(part, _)| !is_part(part)) {
-        return Err(flaw(format!("and there is no part '{part}'")));
+        return Err(flaw(format!("but '{part}' is neither a level nor a part of polyrank")));
     }
     Ok(match targets.default_level() {
         Some(_) => targets,
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn words_that_mean_nothing_are_said() {
         for (text, why) in [
-            ("verbose", "no part 'verbose'"),
-            ("warn,transport=debug", "no part 'transport'"),
-            ("polyrankx=info", "no part 'polyrankx'"),
+            ("verbose", "'verbose' is neither a level nor"),
+            ("warn,transport=debug", "'transport' is neither a level nor"),
+            ("polyrankx=info", "'polyrankx' is neither a level nor"),
             ("polyrank::stall=loud", "cannot be read"),
         ] {
             let flaw = targets(text).unwrap_err();

@@ -17,9 +17,6 @@ macro_rules! announce {
     };
 }
 
-/// Ranks of a sort are named up to this one.
-const NAMED: usize = 8;
-
 /// Tells how `rank` reaches the others, whose `cards` these are.
 pub(super) fn tell_ways(group: &str, rank: u32, cards: &[Card]) {
     if !tracing::enabled!(target: "polyrank::group", tracing::Level::INFO) {
@@ -39,11 +36,8 @@ pub(super) fn tell_ways(group: &str, rank: u32, cards: &[Card]) {
             None => ways.push((way(card), vec![other])),
         }
     }
-    let ways = ways.iter().map(|(way, ranks)| {
-        let others = ranks.len().saturating_sub(NAMED) as u32;
-        format!("{} {way}", rank_names(&ranks[..ranks.len().min(NAMED)], others))
-    });
-    let ways: Vec<String> = ways.collect();
+    let ways: Vec<String> =
+        ways.iter().map(|(way, ranks)| format!("{} {way}", rank_names(ranks, 0))).collect();
     let listens = own.tcp.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let listens = if listens.is_empty() { "nowhere".to_owned() } else { listens };
     let ways = if ways.is_empty() { "no other ranks".to_owned() } else { ways.join("; ") };

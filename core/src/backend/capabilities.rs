@@ -1,6 +1,8 @@
 //! What a backend can do, as data: a group answers with it, the site's table of backends is made of
 //! it, and tests compare it with what they saw. Knows no particular backend.
 
+#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+use crate::debug_level::DebugLevel;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
@@ -47,6 +49,17 @@ pub enum Mismatches {
     /// called. One that ends all the same has done what the library behind the backend does with
     /// such ranks.
     WhenStalled,
+}
+
+impl Mismatches {
+    /// Those of a backend whose library compares nothing, at a debug level.
+    #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
+    pub(super) fn at(level: DebugLevel) -> Mismatches {
+        match level {
+            DebugLevel::Detail => Mismatches::Always,
+            DebugLevel::Off | DebugLevel::Info => Mismatches::WhenStalled,
+        }
+    }
 }
 
 impl Capabilities {

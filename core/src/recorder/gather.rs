@@ -1,29 +1,21 @@
 //! What all ranks of a job remember, gathered through the store into one file. Knows nothing of
 //! what they remember.
-//!
-//! Who gathers counts up a number; each rank's watch sees that within a second, whatever the rank
-//! does, and puts what it remembers, with the last number, where everybody finds it. The last who
-//! gathers takes it away again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::questions::Topic;
 use super::{Recorder, dump, files, watch};
-use crate::blocking::sleep;
-use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 
 /// What the file is called, where that is not said.
 const FILE: &str = "polyrank_trace.json";
-/// The number of the last request.
-const REQUESTS: &str = "dump requests";
+const DUMPS: Topic = Topic { questions: "dump requests", answers: "dump" };
 /// How long ranks may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// The time from one look for answers to the next.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Recorder {
     /// Writes what all ranks of the job remember to `path`, or to `polyrank_trace.json` in the
@@ -65,40 +57,10 @@ impl Recorder {
 
 /// Adds what the `others` answer to `ranks`.
 async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>) -> Result<()> {
-    let request = store.add_async(REQUESTS, 1).await?;
-    store.add_async(watch::ASKED, 1).await?;
-    let until = Instant::now() + ANSWER_LIMIT;
-    let mut open: Vec<u32> = others.to_vec();
-    while !open.is_empty() && Instant::now() < until {
-        let mut still = Vec::new();
-        for rank in open {
-            match answer_of(store, rank, request).await? {
-                Some(dump) => ranks.push((rank, dump)),
-                None => still.push(rank),
-            }
-        }
-        open = still;
-        if !open.is_empty() {
-            sleep(LOOK_INTERVAL).await?;
-        }
-    }
-    if store.add_async(REQUESTS, 0).await? == request {
-        for &rank in others {
-            store.delete_key_async(&key_of(rank)).await?;
-        }
-    }
-    Ok(())
-}
-
-/// What a rank remembers, if it has answered this `request`, or a later one.
-async fn answer_of(store: &dyn Store, rank: u32, request: i64) -> Result<Option<Value>> {
-    let key = key_of(rank);
-    if !store.check_async(&[&key]).await? {
-        return Ok(None);
-    }
-    let told = store.get_async(&key).await?;
-    let told: Option<(i64, Value)> = serde_json::from_slice(&told).ok();
-    Ok(told.filter(|(answered, _)| *answered >= request).map(|(_, dump)| dump))
+    let (answers, question) = DUMPS.ask(store, others, ANSWER_LIMIT).await?;
+    ranks.extend(answers);
+    // They may be long, and nobody else looks at them.
+    DUMPS.clear(store, others, question).await
 }
 
 /// Answers the requests after `answered` as `rank`; the last of them.
@@ -106,19 +68,7 @@ async fn answer_of(store: &dyn Store, rank: u32, request: i64) -> Result<Option<
 /// # Errors
 /// Those of the store.
 pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
-    if !store.check(&[REQUESTS])? {
-        return Ok(answered);
-    }
-    let last = store.add(REQUESTS, 0)?;
-    if last > answered {
-        let dump = dump::dump(rank, "another rank has asked for it");
-        store.set(&key_of(rank), json!([last, dump]).to_string().as_bytes())?;
-    }
-    Ok(last)
-}
-
-fn key_of(rank: u32) -> String {
-    format!("dump/{rank}")
+    DUMPS.answer(store, (rank, answered), || dump::dump(rank, "another rank has asked for it"))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

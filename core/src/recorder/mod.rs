@@ -12,6 +12,7 @@ mod gather;
 mod note;
 mod open_metrics;
 mod pending;
+mod questions;
 pub mod report;
 pub mod snapshot;
 mod statistics;

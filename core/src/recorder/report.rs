@@ -1,24 +1,20 @@
 //! What each rank of a job does and has counted, asked through the store by who takes no part.
 //! Knows nothing of how it is shown.
-//!
-//! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch
-//! sees that within a second, whatever the rank does, and leaves its report with the last number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::dump;
+use super::questions::Topic;
 use super::statistics::ProcessGroupStats;
 use super::watch::{self, Standing};
-use crate::clock::Instant;
+use crate::blocking::block_on;
 use crate::generated::error::Result;
 use crate::store::{PrefixStore, Store};
 
-/// The number of the last question.
-const QUESTIONS: &str = "report requests";
+const REPORTS: Topic = Topic { questions: "report requests", answers: "report" };
 /// How the key ends under which a group's ranks note how many they are. What stands before it is
 /// twice what begins the keys of the group: where it is, and where its ranks join.
 const SIZE: &str = "/join/world_size";
@@ -26,8 +22,6 @@ const SIZE: &str = "/join/world_size";
 const JOINS: &str = "/polyrank/";
 /// Most ranks of a job.
 const MAX_RANKS: u32 = 1 << 20;
-/// The time from one look for answers to the next.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a rank does, and what it has counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -108,35 +102,10 @@ impl JobGroup {
     /// # Errors
     /// Those of the store.
     pub fn ask(&self, limit: Duration) -> Result<Vec<RankReport>> {
-        let question = self.store.add(QUESTIONS, 1)?;
-        self.store.add(watch::ASKED, 1)?;
-        let until = Instant::now() + limit;
-        let (mut open, mut reports) = (self.ranks.clone(), Vec::new());
-        loop {
-            let mut still = Vec::new();
-            for rank in open {
-                match self.answer_of(rank, question)? {
-                    Some(report) => reports.push(report),
-                    None => still.push(rank),
-                }
-            }
-            open = still;
-            if open.is_empty() || Instant::now() >= until {
-                break;
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        reports.sort_by_key(|report: &RankReport| report.rank);
+        let (answers, _) = block_on(REPORTS.ask(&self.store, &self.ranks, limit))?;
+        let mut reports: Vec<RankReport> = answers.into_iter().map(|(_, report)| report).collect();
+        reports.sort_by_key(|report| report.rank);
         Ok(reports)
-    }
-
-    fn answer_of(&self, rank: u32, question: i64) -> Result<Option<RankReport>> {
-        let key = key_of(rank);
-        if !self.store.check(&[&key])? {
-            return Ok(None);
-        }
-        let told: Option<(i64, RankReport)> = serde_json::from_slice(&self.store.get(&key)?).ok();
-        Ok(told.filter(|(answered, _)| *answered >= question).map(|(_, report)| report))
     }
 }
 
@@ -145,17 +114,5 @@ impl JobGroup {
 /// # Errors
 /// Those of the store.
 pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
-    if !store.check(&[QUESTIONS])? {
-        return Ok(answered);
-    }
-    let last = store.add(QUESTIONS, 0)?;
-    if last > answered {
-        let report = json!([last, RankReport::of(rank)]).to_string();
-        store.set(&key_of(rank), report.as_bytes())?;
-    }
-    Ok(last)
-}
-
-fn key_of(rank: u32) -> String {
-    format!("report/{rank}")
+    REPORTS.answer(store, (rank, answered), || RankReport::of(rank))
 }

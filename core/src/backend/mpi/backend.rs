@@ -386,10 +386,7 @@ impl<H: Handle> Drop for MpiBackend<H> {
 
 /// What every MPI library can do, where ranks are compared as `debug_level` says.
 pub(super) fn declared(debug_level: DebugLevel) -> Capabilities {
-    let mismatches = match debug_level {
-        DebugLevel::Detail => Mismatches::Always,
-        DebugLevel::Off | DebugLevel::Info => Mismatches::WhenStalled,
-    };
+    let mismatches = Mismatches::at(debug_level);
     let complete =
         Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };
     let lacks = |collective: &Collective| collectives::starter::<c_int>(*collective).is_none();

@@ -394,10 +394,7 @@ impl Backend for NcclBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mismatches = match self.debug_level {
-            DebugLevel::Detail => Mismatches::Always,
-            DebugLevel::Off | DebugLevel::Info => Mismatches::WhenStalled,
-        };
+        let mismatches = Mismatches::at(self.debug_level);
         Capabilities { mismatches, ..super::capabilities() }
     }
 
