@@ -1,10 +1,12 @@
 """Hooks: what Python's functions learn of operations, and what an exception in one does to whom."""
 
 import gc
+import queue
 import weakref
 
 import numpy as np
 import pytest
+from over_store import LIMIT
 
 import polyrank
 
@@ -83,21 +85,23 @@ def test_hooks_see_messages_and_objects(pair):
 
 def handles_and_ends(here):
     group = here.make_group("hooks: handles")
-    posts, ends = [], []
+    # Called on the thread that notices the end, which need not be the one that waits.
+    posts, ends = [], queue.Queue()
     group.register_post_hook(3, posts.append)
-    group.register_completion_hook(3, ends.append)
+    group.register_completion_hook(3, ends.put)
     tensor = np.full(5, here.rank, np.int64)
     work = group.allreduce(tensor)
     work.wait()
-    (post,), (end,) = posts, ends
+    (post,), end = posts, ends.get(timeout=LIMIT)
     assert (post.name, post.op_id) == ("ALLREDUCE", 0) == (end.name, end.op_id)
     assert post.work.is_success() and post.work.result()[0] is tensor
     assert post.work.timeout == work.timeout == group.timeout
     assert end.error is None and end.duration.total_seconds() >= 0
     with pytest.raises(polyrank.CollectiveMismatchError) as caught:
         group.allreduce(tensor[: 1 + here.rank]).wait()
-    assert len(posts) == 2 and len(ends) == 2
-    assert type(ends[1].error) is type(caught.value) and str(ends[1].error) == str(caught.value)
+    error = ends.get(timeout=LIMIT).error
+    assert type(error) is type(caught.value) and str(error) == str(caught.value)
+    assert len(posts) == 2 and ends.empty()
 
 
 def test_hooks_get_handles_and_are_told_of_ends(pair):
@@ -239,8 +243,8 @@ def reported(here):
     import sys
 
     group = here.make_group("hooks: reported")
-    raised = []
-    sys.unraisablehook = lambda args: raised.append(str(args.exc_value))
+    raised = queue.Queue()
+    sys.unraisablehook = lambda args: raised.put(str(args.exc_value))
 
     def fail(_):
         raise Mine("for nothing")
@@ -249,8 +253,9 @@ def reported(here):
     group.register_completion_hook(0, fail)
     tensor = np.ones(2)
     group.allreduce(tensor).wait()
+    told = [raised.get(timeout=LIMIT) for _ in range(2)]
     sys.unraisablehook = sys.__unraisablehook__
-    assert raised == ["for nothing"] * 2 and (tensor == here.size).all()
+    assert told == ["for nothing"] * 2 and (tensor == here.size).all()
     group.shutdown()
 
 

@@ -49,6 +49,10 @@ fn hooks_are_given_the_name_of_the_innermost_block() {
                 });
             });
             group.barrier(()).unwrap();
+            // The end is told on the thread that notices it, which need not be this one.
+            while log.lock().unwrap().len() < 18 {
+                std::thread::yield_now();
+            }
             let log: Vec<_> = log.lock().unwrap().chunks(3).map(<[_]>::to_vec).collect();
             let (outer, inner) = (Some("outer".to_owned()), Some("inner".to_owned()));
             let expected = [

@@ -261,6 +261,10 @@ fn hooks_and_errors_have_the_name_of_the_method() {
         let note = move |name: &str| completion.lock().unwrap().push(name.to_owned());
         group.register_completion_hook(1, move |it| note(it.name)).unwrap();
         call();
+        // The end is told on the thread that notices it, which need not be this one.
+        while seen.lock().unwrap().len() < 2 {
+            std::thread::yield_now();
+        }
         group.unregister_pre_hook(1);
         group.unregister_completion_hook(1);
         std::mem::take(&mut *seen.lock().unwrap())

@@ -29,13 +29,21 @@ const THIS_HOST: &str = "127.0.0.1";
 /// # Errors
 /// As [`number`].
 pub(super) fn launched(lookup: &impl Fn(Variable) -> Option<String>) -> Result<Launched> {
+    // The launchers of MPI may run in a step of Slurm's, and start their ranks by others: what these
+    // steps say of themselves reaches the ranks, and is not about them.
+    if lookup(variable::OMPI_COMM_WORLD_RANK).is_some() {
+        return of_open_mpi(lookup);
+    }
     // `srun` says so within a step only: a batch script is not a rank.
     if lookup(variable::SLURM_STEP_ID).is_some() && lookup(variable::SLURM_STEP_NUM_TASKS).is_some()
     {
-        return of_slurm(lookup);
-    }
-    if lookup(variable::OMPI_COMM_WORLD_RANK).is_some() {
-        return of_open_mpi(lookup);
+        let launched = of_slurm(lookup)?;
+        let inner = [variable::PMI_RANK, variable::PMI_SIZE].map(|it| number(it, lookup));
+        let [inner_rank, inner_size] = inner;
+        let differs = |said: Option<u32>, inner: Option<u32>| inner.is_some() && said != inner;
+        let is_of_another =
+            differs(launched.rank, inner_rank?) || differs(launched.world_size, inner_size?);
+        return Ok(if is_of_another { Launched::default() } else { launched });
     }
     if lookup(variable::JOB_COMPLETION_INDEX).is_some() {
         let rank = number(variable::JOB_COMPLETION_INDEX, lookup)?;
@@ -143,6 +151,25 @@ mod tests {
         assert_eq!(one_host.master_addr.as_deref(), Some("127.0.0.1"));
         let batch = [("SLURM_JOB_ID", "812"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];
         assert_eq!(says(&batch), Launched::default());
+    }
+
+    #[test]
+    fn a_launcher_of_mpi_within_a_step_says_what_the_step_does_not() {
+        let step = [
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "1"),
+            ("SLURM_STEP_NUM_NODES", "1"),
+        ];
+        let open_mpi = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")];
+        let inner = says(&[&step[..], &open_mpi].concat());
+        assert_eq!((inner.rank, inner.world_size), (Some(2), Some(4)));
+        // MPICH's says which rank this is to the library only.
+        let mpich = [("PMI_RANK", "0"), ("PMI_SIZE", "4")];
+        assert_eq!(says(&[&step[..], &mpich].concat()), Launched::default());
+        // As `srun --mpi=pmi2` does.
+        let same = says(&[&step[..], &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]].concat());
+        assert_eq!((same.rank, same.world_size), (Some(0), Some(1)));
     }
 
     #[test]

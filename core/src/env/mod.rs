@@ -49,17 +49,33 @@ impl Environment {
 
     /// As [`Environment::read`], from `lookup` in place of the process's environment.
     pub fn from_lookup(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
-        let use_agent_store = lookup(variable::TORCHELASTIC_USE_AGENT_STORE);
-        let launchers = [variable::OMPI_COMM_WORLD_RANK, variable::PMIX_RANK, variable::PMI_RANK];
+        let said = Self::of_c10d(&lookup)?;
         #[cfg(not(target_family = "wasm"))]
         let other = launcher::launched(&lookup)?;
         #[cfg(target_family = "wasm")]
         let other = Self::default();
         Ok(Self {
-            rank: number(variable::RANK, &lookup)?.or(other.rank),
-            world_size: number(variable::WORLD_SIZE, &lookup)?.or(other.world_size),
-            master_addr: lookup(variable::MASTER_ADDR).or(other.master_addr),
-            master_port: number(variable::MASTER_PORT, &lookup)?.or(other.master_port),
+            rank: said.rank.or(other.rank),
+            world_size: said.world_size.or(other.world_size),
+            master_addr: said.master_addr.or(other.master_addr),
+            master_port: said.master_port.or(other.master_port),
+            ..said
+        })
+    }
+
+    /// As [`Environment::from_lookup`], of the variables made for c10d alone: for who has rank and
+    /// size from elsewhere.
+    ///
+    /// # Errors
+    /// As [`Environment::read`].
+    pub(crate) fn of_c10d(lookup: impl Fn(Variable) -> Option<String>) -> Result<Self> {
+        let use_agent_store = lookup(variable::TORCHELASTIC_USE_AGENT_STORE);
+        let launchers = [variable::OMPI_COMM_WORLD_RANK, variable::PMIX_RANK, variable::PMI_RANK];
+        Ok(Self {
+            rank: number(variable::RANK, &lookup)?,
+            world_size: number(variable::WORLD_SIZE, &lookup)?,
+            master_addr: lookup(variable::MASTER_ADDR),
+            master_port: number(variable::MASTER_PORT, &lookup)?,
             use_agent_store: use_agent_store.as_deref() == Some("True"),
             has_mpi_launcher: launchers.into_iter().any(|rank| lookup(rank).is_some()),
             restart_count: number(variable::TORCHELASTIC_RESTART_COUNT, &lookup)?,

@@ -13,6 +13,7 @@ use super::world::{AnyWorld, World, world};
 use crate::backend::registration::{KnownPlace, PlaceInJob};
 use crate::clock::{self, Instant};
 use crate::env::Environment;
+use crate::env::variable::Variable;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::{Rendezvous, timed_out};
 use crate::store::{TcpStore, TcpStoreOptions};
@@ -32,7 +33,9 @@ pub(super) fn find_place(known: &KnownPlace, timeout: Duration) -> Result<PlaceI
     if known.has_store {
         return Ok(in_job(None));
     }
-    let environment = Environment::read()?;
+    // What a launcher says in variables of its own says no more than MPI, and may be of the step in
+    // which Slurm started `mpirun`.
+    let environment = Environment::of_c10d(Variable::text)?;
     agree("the environment (RANK, WORLD_SIZE)", (environment.rank, environment.world_size), place)?;
     if environment.master_addr.is_some() && environment.master_port.is_some() {
         return Ok(in_job(None));
