@@ -350,9 +350,7 @@ fn an_abort_hook_that_comes_after_the_failure_is_called_at_once() {
 fn completion_hooks_are_told_of_failures() {
     ranks(2, |group| {
         let (told, errors) = mpsc::channel();
-        group
-            .register_completion_hook(0, move |it| told.send(it.error.clone()).unwrap())
-            .unwrap();
+        group.register_completion_hook(0, move |it| told.send(it.error.clone()).unwrap()).unwrap();
         let called = match group.rank() {
             0 => group.allreduce(&mut [1.0f32; 3], ()),
             _ => group.allreduce(&mut [1.0f32; 4], ()),
