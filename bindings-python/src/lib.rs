@@ -53,8 +53,9 @@ mod _core {
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
         module.setattr("_is_log_set", wrap_pyfunction!(log::is_set, module)?)?;
         module.setattr("_flush_log", wrap_pyfunction!(log::flush, module)?)?;
+        module.setattr("_set_log_reader", wrap_pyfunction!(log::set_reader, module)?)?;
+        module.setattr("_set_call_site_source", wrap_pyfunction!(log::set_call_sites, module)?)?;
         log::begin();
-        log::tell_call_sites();
         ending::watch(module.py())?;
         collector::watch(module.py())?;
         generated::add(module)

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use polyrank::call_site::set_call_site_source;
 use polyrank_log::{Level, LevelFilter, Record};
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::ending::attach;
@@ -14,28 +13,38 @@ use crate::ending::attach;
 /// How long the end of the interpreter waits for lines that are not read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Hands to `logging` what is logged from now on. What is collected without having been asked for
-/// is little: nothing of single operations.
+/// Begins to collect. What is collected without having been asked for is little: nothing of single
+/// operations.
 pub(crate) fn begin() {
-    polyrank_log::set_reader(Some(Arc::new(|record| {
-        // Where the interpreter ends, or `logging` fails, only warnings are worth their place on
-        // standard error.
-        let mut is_taken = record.level > Level::WARN;
-        attach(|py| is_taken = take(py, record).unwrap_or(is_taken));
-        is_taken
-    })));
     // Where the program has another subscriber, that one is told.
     drop(polyrank_log::start(LevelFilter::DEBUG));
 }
 
-/// Tells those who ask why a job hangs where the program stands.
-pub(crate) fn tell_call_sites() {
-    set_call_site_source(Arc::new(|| {
+/// Hands each line that is logged from now on to a function of Python: whether it takes the line,
+/// or does not want it.
+///
+/// Threads that polyrank has started call it, and a child may be forked in the middle: nothing here
+/// is made by the first call, as the child would wait for ever for the thread that makes it.
+#[pyfunction(name = "_set_log_reader")]
+pub(crate) fn set_reader(take: Py<PyAny>) {
+    polyrank_log::set_reader(Some(Arc::new(move |record| {
+        // Where the interpreter ends, or `logging` fails, only warnings are worth their place on
+        // standard error.
+        let mut is_taken = record.level > Level::WARN;
+        attach(|py| is_taken = taken(py, &take, record).unwrap_or(is_taken));
+        is_taken
+    })));
+}
+
+/// Has a function of Python tell those who ask why a job hangs where the program stands. As for
+/// [`set_reader`], nothing is made by the first call.
+#[pyfunction(name = "_set_call_site_source")]
+pub(crate) fn set_call_sites(call_site: Py<PyAny>) {
+    set_call_site_source(Arc::new(move || {
         let mut site = None;
         attach(|py| {
-            let module = py.import(intern!(py, "polyrank._call_site"));
-            let told = module.and_then(|it| it.call_method0(intern!(py, "call_site")));
-            site = told.and_then(|told| told.extract()).unwrap_or(None);
+            let told = call_site.call0(py);
+            site = told.and_then(|told| told.extract(py).map_err(Into::into)).unwrap_or(None);
         });
         site
     }));
@@ -53,8 +62,8 @@ pub(crate) fn flush(py: Python<'_>) {
     py.detach(|| polyrank_log::flush(PATIENCE));
 }
 
-/// Whether `logging` takes this record, or does not want it.
-fn take(py: Python<'_>, record: &Record) -> PyResult<bool> {
+/// Whether `take` takes this record, or does not want it.
+fn taken(py: Python<'_>, take: &Py<PyAny>, record: &Record) -> PyResult<bool> {
     let at = record.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let level = match record.level {
         Level::ERROR => 40,
@@ -65,6 +74,5 @@ fn take(py: Python<'_>, record: &Record) -> PyResult<bool> {
     };
     let what = (&record.target, level, &record.message);
     let facts = (at.as_secs_f64(), record.rank, &record.group);
-    let log = py.import(intern!(py, "polyrank._log"))?;
-    log.call_method1(intern!(py, "take"), (what, facts))?.extract()
+    take.call1(py, (what, facts))?.extract(py)
 }

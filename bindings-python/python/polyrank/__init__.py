@@ -7,6 +7,7 @@ buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
 from polyrank import _core
+from polyrank import _call_site as _call_site
 from polyrank import _log as _log
 from polyrank import device_mesh as device_mesh
 from polyrank import distributed as distributed

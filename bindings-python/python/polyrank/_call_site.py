@@ -1,16 +1,20 @@
-"""Where the program stands, for those who ask why a job hangs. Knows nothing of who asks."""
+"""Where the program stands, for those who ask why a job hangs. Knows nothing of who asks.
+
+It is imported with the package, as `_log` is.
+"""
 
 import os
 import sys
-import sysconfig
 import threading
 from types import FrameType
+
+from polyrank import _core
 
 __all__: list[str] = []
 
 _ELSEWHERE = tuple(
     os.path.join(os.path.realpath(folder), "")
-    for folder in (os.path.dirname(__file__), sysconfig.get_path("stdlib"))
+    for folder in (os.path.dirname(__file__), os.path.dirname(os.__file__))
 )
 
 
@@ -47,3 +51,6 @@ def _is_elsewhere(name: str, path: str) -> bool:
     """Whether a file is polyrank's, or Python's own."""
     is_installed = "site-packages" in path and not path.startswith(_ELSEWHERE[0])
     return name.startswith("<frozen") or (path.startswith(_ELSEWHERE) and not is_installed)
+
+
+getattr(_core, "_set_call_site_source")(call_site)

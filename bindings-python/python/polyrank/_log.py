@@ -37,6 +37,7 @@ def _prepare() -> None:
     if getattr(_core, "_is_log_set")():
         # The environment says what is wanted, and the core leaves out the rest.
         logging.getLogger("polyrank").setLevel(TRACE)
+    getattr(_core, "_set_log_reader")(take)
 
 
 _prepare()
