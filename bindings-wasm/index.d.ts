@@ -197,21 +197,24 @@ export const Backend: {
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
 /**
- * How much is compared before operations are issued: c10d's levels. They are about the
- * backends `mpi` and `nccl`; ranks of the others are always compared.
+ * How much is compared before operations are issued, and noted of them: c10d's levels. What is
+ * compared is about the backends `mpi` and `nccl`; ranks of the others are always compared.
  */
 export const DebugLevel: {
   /** Ranks are compared once an operation makes no progress. */
   readonly OFF: 0;
   /** As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged. */
   readonly INFO: 1;
-  /** Ranks compare through the store what they run, before they run it. */
+  /**
+   * Ranks compare through the store what they run, before they run it. Where the language can
+   * tell, as Python can, dumps say where operations were called that were not done at once.
+   */
   readonly DETAIL: 2;
 };
 
 /**
- * How much is compared before operations are issued: c10d's levels. They are about the
- * backends `mpi` and `nccl`; ranks of the others are always compared.
+ * How much is compared before operations are issued, and noted of them: c10d's levels. What is
+ * compared is about the backends `mpi` and `nccl`; ranks of the others are always compared.
  */
 export type DebugLevel = (typeof DebugLevel)[keyof typeof DebugLevel];
 

@@ -1,14 +1,15 @@
 // What is compared, and what is logged.
 
-/// How much is compared before operations are issued: c10d's levels. They are about the backends
-/// `mpi` and `nccl`; ranks of the others are always compared.
+/// How much is compared before operations are issued, and noted of them: c10d's levels. What is
+/// compared is about the backends `mpi` and `nccl`; ranks of the others are always compared.
 [Numbers="0 1 2", Since=0.1]
 enum DebugLevel {
   /// Ranks are compared once an operation makes no progress.
   "OFF",
   /// As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
   "INFO",
-  /// Ranks compare through the store what they run, before they run it.
+  /// Ranks compare through the store what they run, before they run it. Where the language can tell,
+  /// as Python can, dumps say where operations were called that were not done at once.
   "DETAIL"
 };
 

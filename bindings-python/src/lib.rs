@@ -54,7 +54,7 @@ mod _core {
         module.setattr("_is_log_set", wrap_pyfunction!(log::is_set, module)?)?;
         module.setattr("_flush_log", wrap_pyfunction!(log::flush, module)?)?;
         module.setattr("_set_log_reader", wrap_pyfunction!(log::set_reader, module)?)?;
-        module.setattr("_set_call_site_source", wrap_pyfunction!(log::set_call_sites, module)?)?;
+        module.setattr("_set_call_site_sources", wrap_pyfunction!(log::set_call_sites, module)?)?;
         log::begin();
         ending::watch(module.py())?;
         collector::watch(module.py())?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use polyrank::call_site::set_call_site_source;
+use polyrank::call_site::{CallFrame, set_call_frame_source, set_call_site_source};
 use polyrank_log::{Level, LevelFilter, Record};
 use pyo3::prelude::*;
 
@@ -36,10 +36,15 @@ pub(crate) fn set_reader(take: Py<PyAny>) {
     })));
 }
 
-/// Has a function of Python tell those who ask why a job hangs where the program stands. As for
-/// [`set_reader`], nothing is made by the first call.
-#[pyfunction(name = "_set_call_site_source")]
-pub(crate) fn set_call_sites(call_site: Py<PyAny>) {
+/// Has functions of Python tell those who ask why a job hangs where the program stands, and which
+/// lines have called. As for [`set_reader`], nothing is made by the first call.
+#[pyfunction(name = "_set_call_site_sources")]
+pub(crate) fn set_call_sites(call_site: Py<PyAny>, call_frames: Py<PyAny>) {
+    set_call_frame_source(Arc::new(move || {
+        let mut frames = Vec::new();
+        attach(|py| frames = frames_of(py, &call_frames).unwrap_or_default());
+        frames
+    }));
     set_call_site_source(Arc::new(move || {
         let mut site = None;
         attach(|py| {
@@ -60,6 +65,12 @@ pub(crate) fn is_set() -> bool {
 #[pyfunction(name = "_flush_log")]
 pub(crate) fn flush(py: Python<'_>) {
     py.detach(|| polyrank_log::flush(PATIENCE));
+}
+
+fn frames_of(py: Python<'_>, call_frames: &Py<PyAny>) -> PyResult<Vec<CallFrame>> {
+    let frames: Vec<(String, String, u32)> = call_frames.call0(py)?.extract(py)?;
+    let frame = |(name, filename, line)| CallFrame { name, filename, line };
+    Ok(frames.into_iter().map(frame).collect())
 }
 
 /// Whether `take` takes this record, or does not want it.

@@ -38,6 +38,52 @@ def test_a_dump_has_all_ranks(world, tmp_path):
         assert entries[1]["name"] == "barrier"
 
 
+def step(group):
+    return group.barrier()
+
+
+def noted(here, path):
+    polyrank.set_debug_level(polyrank.DebugLevel.DETAIL)
+    group = here.make_group("dump: where calls come from")
+    polyrank.set_debug_level(polyrank.DebugLevel.OFF)
+    plain = here.make_group("dump: as usual")
+    works = [step(group), plain.barrier()]
+    [work.wait() for work in works]
+    if here.rank == 0:
+        # Nobody else comes to these before the file is written.
+        works = [step(group), plain.barrier()]
+        group.dump(path)
+    here.store.barrier("dump: written", here.size)
+    if here.rank > 0:
+        works = [step(group), plain.barrier()]
+    [work.wait() for work in works]
+    plain.shutdown()
+    group.shutdown()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_at_level_detail_it_says_where_operations_were_called(pools, tmp_path, size):
+    path = tmp_path / "trace.json"
+    pools(size).run(noted, str(path))
+    ranks = json.loads(path.read_text())["ranks"]
+    entries = [(dump["rank"], entry) for dump in ranks for entry in dump["entries"]]
+
+    def of(name, state):
+        named = [(rank, it) for rank, it in entries if it["process_group"][0] == name]
+        return [(rank, it) for rank, it in named if it["state"] == state]
+
+    line = step.__code__.co_firstlineno + 1
+    for name, has_frames in [("dump: where calls come from", True), ("dump: as usual", False)]:
+        [(rank, waiting)] = of(name, "started")
+        assert rank == 0 and waiting["timeout_ms"] > 0
+        assert set(waiting["waits_for"]) <= set(range(1, size)) and waiting["waits_for"]
+        functions = [frame["name"] for frame in waiting["frames"]]
+        assert functions[:2] == (["step", "noted"] if has_frames else []), functions
+        if has_frames:
+            frame = waiting["frames"][0]
+            assert (frame["filename"], frame["line"]) == (__file__, line)
+
+
 def refused(here):
     group = here.make_group("dump nowhere")
     with pytest.raises(ValueError, match="dump: cannot write /proc/none/trace.json"):

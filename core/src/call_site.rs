@@ -1,5 +1,5 @@
-//! Where in the user's program this process stands, as the package for its language can tell. Knows
-//! no language.
+//! Where in the user's program this process stands, and what of it called, as the package for its
+//! language can tell. Knows no language.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -9,6 +9,21 @@ use crate::process_mutex::ProcessMutex;
 
 /// Tells where the program stands: `train.py:88 in step`. None if that cannot be told.
 pub type CallSiteSource = dyn Fn() -> Option<String> + Send + Sync;
+
+/// Tells which lines of the program have led to the call that this thread is in, the innermost
+/// first.
+pub type CallFrameSource = dyn Fn() -> Vec<CallFrame> + Send + Sync;
+
+/// A line of the user's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallFrame {
+    /// The function.
+    pub name: String,
+    /// Its file.
+    pub filename: String,
+    /// The line, from 1.
+    pub line: u32,
+}
 
 /// How long the program may take to answer: it may be busy.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -21,7 +36,21 @@ struct Source {
 
 static SOURCE: ProcessMutex<Source> = ProcessMutex::new(Source { tell: None, asked_by: None });
 
-/// Asks `tell` from now on.
+static FRAMES: ProcessMutex<Option<Arc<CallFrameSource>>> = ProcessMutex::new(None);
+
+/// Asks `tell` from now on where calls come from.
+pub fn set_call_frame_source(tell: Arc<CallFrameSource>) {
+    let former = FRAMES.lock().replace(tell);
+    drop(former);
+}
+
+/// Which lines of the program have led to the call that this thread is in, as far as can be told.
+pub(crate) fn call_frames() -> Box<[CallFrame]> {
+    let tell = FRAMES.lock().clone();
+    tell.map(|tell| tell().into()).unwrap_or_default()
+}
+
+/// Asks `tell` from now on where the program stands.
 pub fn set_call_site_source(tell: Arc<CallSiteSource>) {
     let former = SOURCE.lock().tell.replace(tell);
     // Outside the lock: it belongs to the program.

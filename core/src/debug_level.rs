@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
 
-/// How much is compared before operations are issued. It is about the backends `mpi` and `nccl`;
-/// ranks of the others are always compared.
+/// How much is compared before operations are issued, and noted of them. What is compared is about
+/// the backends `mpi` and `nccl`; ranks of the others are always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DebugLevel {
@@ -14,7 +14,9 @@ pub enum DebugLevel {
     Off = 0,
     /// As [`DebugLevel::Off`]. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
     Info = 1,
-    /// Ranks compare through the store what they run, before they run it.
+    /// Ranks compare through the store what they run, before they run it. Where the package for the
+    /// program's language can tell, dumps say where operations were called that were not done at
+    /// once.
     Detail = 2,
 }
 

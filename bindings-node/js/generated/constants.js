@@ -141,7 +141,7 @@ export const Backend = {
   FAKE: "fake",
 };
 
-/** How much is compared before operations are issued: c10d's levels. They are about the backends `mpi` and `nccl`; ranks of the others are always compared. */
+/** How much is compared before operations are issued, and noted of them: c10d's levels. What is compared is about the backends `mpi` and `nccl`; ranks of the others are always compared. */
 export const DebugLevel = Object.freeze({
   OFF: 0,
   INFO: 1,

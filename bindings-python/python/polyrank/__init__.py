@@ -6,6 +6,8 @@ for programs that were written for `torch.distributed`. Tensors are NumPy arrays
 buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from polyrank import _core
 from polyrank import _call_site as _call_site
 from polyrank import _log as _log
@@ -27,6 +29,19 @@ from polyrank._members import *
 from polyrank._memory import *
 from polyrank._objects import *
 from polyrank._reconfigure import *
+
+
+if TYPE_CHECKING:
+    from polyrank.multiprocessing import spawn as spawn
+
+
+def __getattr__(name: str) -> Any:
+    # Few programs start others, and what they need takes a while to import.
+    if name == "spawn":
+        from polyrank.multiprocessing import spawn
+
+        return spawn
+    raise AttributeError(f"module 'polyrank' has no attribute '{name}'")
 
 
 def _add_backend_types() -> None:

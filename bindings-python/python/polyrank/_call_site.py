@@ -1,4 +1,5 @@
-"""Where the program stands, for those who ask why a job hangs. Knows nothing of who asks.
+"""Where the program stands, and which lines have called, for those who ask why a job hangs. Knows
+nothing of who asks.
 
 It is imported with the package, as `_log` is.
 """
@@ -6,11 +7,15 @@ It is imported with the package, as `_log` is.
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from itertools import islice
 from types import FrameType
 
 from polyrank import _core
 
 __all__: list[str] = []
+
+_MAX_FRAMES = 32
 
 _ELSEWHERE = tuple(
     os.path.join(os.path.realpath(folder), "")
@@ -34,17 +39,33 @@ def call_site() -> str | None:
     return None
 
 
+def call_frames() -> list[tuple[str, str, int]]:
+    """The lines of the program that have led here, the innermost first: function, file, line."""
+    try:
+        first = sys._getframe(1)
+    except ValueError:
+        # A thread that Python has not started.
+        return []
+    own = islice(_own(first), _MAX_FRAMES)
+    return [(frame.f_code.co_name, path, frame.f_lineno) for frame, path in own]
+
+
 def _of(frame: FrameType | None) -> str | None:
     """The innermost line of the program in this thread, if it has one."""
-    while frame is not None:
-        code = frame.f_code
-        path = os.path.realpath(code.co_filename)
-        if not _is_elsewhere(code.co_filename, path):
-            shown = path if os.path.exists(path) else code.co_filename
-            shown = shown.removeprefix(os.path.join(os.getcwd(), ""))
-            return f"{shown}:{frame.f_lineno} in {code.co_name}"
-        frame = frame.f_back
+    for own, path in _own(frame):
+        shown = path.removeprefix(os.path.join(os.getcwd(), ""))
+        return f"{shown}:{own.f_lineno} in {own.f_code.co_name}"
     return None
+
+
+def _own(frame: FrameType | None) -> Iterator[tuple[FrameType, str]]:
+    """The frames of the program, from this one outwards, with their files."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        path = os.path.realpath(name)
+        if not _is_elsewhere(name, path):
+            yield frame, path if os.path.exists(path) else name
+        frame = frame.f_back
 
 
 def _is_elsewhere(name: str, path: str) -> bool:
@@ -53,4 +74,4 @@ def _is_elsewhere(name: str, path: str) -> bool:
     return name.startswith("<frozen") or (path.startswith(_ELSEWHERE) and not is_installed)
 
 
-getattr(_core, "_set_call_site_source")(call_site)
+getattr(_core, "_set_call_site_sources")(call_site, call_frames)

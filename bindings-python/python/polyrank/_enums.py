@@ -50,8 +50,8 @@ class Backend(BackendMethods, StrEnum):
 
 
 class DebugLevel(IntEnum):
-    """How much is compared before operations are issued: c10d's levels. They are about the backends
-    `mpi` and `nccl`; ranks of the others are always compared.
+    """How much is compared before operations are issued, and noted of them: c10d's levels. What is
+    compared is about the backends `mpi` and `nccl`; ranks of the others are always compared.
     """
 
     OFF = 0
@@ -59,7 +59,7 @@ class DebugLevel(IntEnum):
     INFO = 1
     """As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged."""
     DETAIL = 2
-    """Ranks compare through the store what they run, before they run it."""
+    """Ranks compare through the store what they run, before they run it. Where the language can tell, as Python can, dumps say where operations were called that were not done at once."""
 
 
 class WorkResult(IntEnum):

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, launch, predict, serve, top, trace};
+use crate::{bench, inspect, launch, predict, serve, top, trace};
 
 /// The `polyrank` command.
 #[derive(Parser)]
@@ -52,6 +52,11 @@ pub(crate) enum Command {
     /// second, bandwidth, and for whom it waits.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArguments),
+    /// Have all ranks of a running job tell what they have called, in one file
+    ///
+    /// The ranks go on as if nobody had asked. `polyrank trace` reads the file.
+    #[command(after_help = inspect::EXAMPLES)]
+    Inspect(inspect::InspectArguments),
     /// One rank of `polyrank bench`, which starts it
     #[command(hide = true)]
     BenchRank {

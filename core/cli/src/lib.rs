@@ -8,6 +8,7 @@
 //! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
 //! | `polyrank trace`   | says what went wrong, from what flight recorders wrote  | `trace`   |
 //! | `polyrank top`     | shows what the ranks of a running job do                | `top`     |
+//! | `polyrank inspect` | has all ranks of a running job tell what they called    | `inspect` |
 
 mod affinity;
 mod arguments;
@@ -15,7 +16,9 @@ mod bench;
 mod chart;
 #[cfg(test)]
 mod command_line;
+mod inspect;
 mod itself;
+mod job_store;
 mod launch;
 mod metrics;
 mod nodes;
@@ -70,6 +73,7 @@ pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
         Command::BenchRank { rank } => bench::run_rank(rank),
     }
 }

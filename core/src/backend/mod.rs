@@ -20,6 +20,8 @@ use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
 pub use crate::completion::{Completion, Outcome};
+#[cfg(feature = "tcp")]
+pub use crate::executor::OpenCollective;
 pub use crate::executor::{
     AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, FoundMessage, GoneRanks,
     GoneReason, MessageInfo, ProbeRequest, WindowAccess, closed_by,
@@ -463,6 +465,12 @@ pub trait Backend: Send + Sync + 'static {
     /// How long operations of this rank have waited for others, where the backend knows.
     #[cfg(feature = "tcp")]
     fn waits(&self) -> Vec<(u32, Duration)> {
+        Vec::new()
+    }
+    /// The collectives of this rank that have not ended, where the backend knows whom they wait
+    /// for.
+    #[cfg(feature = "tcp")]
+    fn open_collectives(&self) -> Vec<OpenCollective> {
         Vec::new()
     }
     /// Whether the other ranks do not exist, so that nobody waits for them: not when groups are

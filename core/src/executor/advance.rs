@@ -4,6 +4,8 @@ use std::sync::{Arc, Weak};
 #[cfg(feature = "tcp")]
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+use super::broken_group::OpenCollective;
 use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
 use super::exchange_choice::ExchangeChoice;
@@ -134,6 +136,12 @@ impl Executor {
     #[cfg(feature = "tcp")]
     pub fn waits(&mut self, now: Instant) -> Vec<(Rank, Duration)> {
         self.state.waits(now)
+    }
+
+    /// The collectives in flight.
+    #[cfg(feature = "tcp")]
+    pub fn open_collectives(&self) -> Vec<OpenCollective> {
+        self.state.open_collectives()
     }
 
     /// Whether the group has other ranks.

@@ -23,6 +23,8 @@
 use std::time::Duration;
 
 use super::analysis::peer_of;
+#[cfg(feature = "tcp")]
+use super::broken_group::OpenCollective;
 use super::broken_group::{BrokenGroup, Cause, StallReport, Suspicion, UNREACHED_DELAY};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
@@ -345,6 +347,17 @@ impl State {
             self.peers.note_wait(receiving.peer, (receiving.ending.started, now));
         }
         self.peers.waits()
+    }
+
+    /// The collectives in flight.
+    #[cfg(feature = "tcp")]
+    pub(super) fn open_collectives(&self) -> Vec<OpenCollective> {
+        let open = |running: &RunningOperation| OpenCollective {
+            sequence: running.sequence,
+            waits_for: self.waits_for(running),
+            limit: running.deadline.saturating_duration_since(running.started),
+        };
+        self.in_flight.iter().map(open).collect()
     }
 
     /// The oldest operation in flight, and how long it has not moved.

@@ -4,6 +4,8 @@
 #[cfg(feature = "tcp")]
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+use super::OpenCollective;
 use super::{Driver, StallReport};
 use crate::clock::Instant;
 use crate::transport::Rank;
@@ -45,6 +47,12 @@ impl Driver {
     #[cfg(feature = "tcp")]
     pub fn waits(&self) -> Vec<(Rank, Duration)> {
         self.lock().waits(Instant::now())
+    }
+
+    /// The collectives that have not ended.
+    #[cfg(feature = "tcp")]
+    pub fn open_collectives(&self) -> Vec<OpenCollective> {
+        self.lock().open_collectives()
     }
 
     /// Why the group failed or was left, if it was.

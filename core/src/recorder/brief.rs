@@ -6,8 +6,8 @@
 //! after. All is atomic, so that a race costs a line at most. (Hans Boehm, "Can seqlocks get along
 //! with programming language memory models?", 2012.)
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
 use super::statistics::{ALL_TIMED, BriefCounts, Counts, TimedCall, is_timed};
@@ -194,6 +194,7 @@ impl BriefOperations {
             issued: None,
             end: Some(RecordedEnd { at: instant_of(done), error: None }),
             is_awaited: false,
+            frames: Arc::default(),
         })
     }
 

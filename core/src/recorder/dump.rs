@@ -5,16 +5,33 @@ use serde_json::{Map, Value, json};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
 use super::{GroupFacts, RecordedOperation};
+use crate::backend::OpenCollective;
+use crate::call_site::{CallFrame, call_site};
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::generated::dtype::DType;
 
 /// The version of the layout.
 const VERSION: &str = "2.10";
 
+/// The group of which operations are shown.
+struct GroupPlace<'a> {
+    pg_id: usize,
+    group: &'a GroupFacts,
+    /// What is known of its collectives that have not ended.
+    open: &'a [OpenCollective],
+}
+
 /// Times since 1970 of times of this process.
 struct WallClock {
     now: Instant,
     now_ns: u64,
+}
+
+/// As [`dump`], with where in the program this rank stands, as far as that can be told.
+pub(super) fn dump_with_call_site(rank: u32, reason: &str) -> Value {
+    let mut dump = dump(rank, reason);
+    dump["call_site"] = json!(call_site());
+    dump
 }
 
 /// What the rank of this process with this global number has called lately in all its groups, for
@@ -30,8 +47,9 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         let operations = recorder.operations();
         config.insert(pg_id.to_string(), config_of(&group));
         status.insert(pg_id.to_string(), status_of(&operations));
-        let entry = |operation: &RecordedOperation| entry(pg_id, &group, operation, &clock);
-        entries.extend(operations.iter().map(entry));
+        let open = recorder.waits().map(|waits| waits.open_collectives()).unwrap_or_default();
+        let place = GroupPlace { pg_id, group: &group, open: &open };
+        entries.extend(operations.iter().map(|operation| place.entry(operation, &clock)));
     }
     // As in PyTorch's, the order is that of the calls in all groups.
     entries.sort_by_key(|entry| entry["time_created_ns"].as_u64());
@@ -86,52 +104,63 @@ fn status_of(operations: &[RecordedOperation]) -> Value {
     })
 }
 
-fn entry(
-    pg_id: usize,
-    group: &GroupFacts,
-    operation: &RecordedOperation,
-    clock: &WallClock,
-) -> Value {
-    let RecordedOperation { number, name, comm_name, sequence, note, issued, end, .. } = operation;
-    let is_message = matches!(note.kind, OperationKind::Send | OperationKind::Receive);
-    let ended_ns = end.as_ref().map(|end| clock.nanoseconds(end.at));
-    // Of what was done at once, the end is the time of the call.
-    let issued_ns = issued.map(|at| clock.nanoseconds(at)).or(ended_ns);
-    let duration = issued.zip(end.as_ref()).map(|(from, to)| to.at.saturating_duration_since(from));
-    let error = end.as_ref().and_then(|end| end.error.as_deref());
-    let is_collective = note.kind == OperationKind::Collective;
-    json!({
-        "record_id": number,
-        "pg_id": pg_id,
-        "process_group": [group.name, description(group)],
-        "kind": note.kind.name(),
-        "collective_seq_id": if is_collective { *sequence } else { 0 },
-        // Backends number sends and receives apart.
-        "p2p_seq_id": if is_message { *number } else { 0 },
-        "op_id": number,
-        "profiling_name": format!("polyrank:{}", profiling_name(name, note, group.rank)),
-        "name": name,
-        "comm_name": comm_name.as_deref(),
-        "root": note.peer.filter(|_| is_collective),
-        "peer": note.peer.filter(|_| is_message),
-        "tag": note.tag,
-        "reduce_op": note.reduce_op,
-        "bytes": note.bytes(),
-        "input_sizes": sizes(&note.inputs),
-        "output_sizes": sizes(&note.outputs),
-        "input_dtypes": dtypes(&note.inputs),
-        "output_dtypes": dtypes(&note.outputs),
-        "time_created_ns": issued_ns,
-        "time_discovered_started_ns": issued_ns,
-        "time_discovered_completed_ns": ended_ns,
-        "duration_ms": duration.map(|took| took.as_secs_f64() * 1e3),
-        "state": if end.is_some() { "completed" } else { "started" },
-        "failed": error,
-        "retired": end.is_some(),
-        "is_p2p": is_message,
-        "awaited": operation.is_awaited,
-        "frames": [],
-    })
+impl GroupPlace<'_> {
+    fn entry(&self, operation: &RecordedOperation, clock: &WallClock) -> Value {
+        let GroupPlace { pg_id, group, .. } = self;
+        let RecordedOperation { number, name, comm_name, sequence, note, issued, end, .. } =
+            operation;
+        let is_message = matches!(note.kind, OperationKind::Send | OperationKind::Receive);
+        let ended_ns = end.as_ref().map(|end| clock.nanoseconds(end.at));
+        // Of what was done at once, the end is the time of the call.
+        let issued_ns = issued.map(|at| clock.nanoseconds(at)).or(ended_ns);
+        let duration =
+            issued.zip(end.as_ref()).map(|(from, to)| to.at.saturating_duration_since(from));
+        let error = end.as_ref().and_then(|end| end.error.as_deref());
+        let is_collective = note.kind == OperationKind::Collective;
+        let open = self.open.iter().find(|open| open.sequence == *sequence);
+        let open = open.filter(|_| is_collective && end.is_none());
+        // A message waits for its other end.
+        let peer = note.peer.filter(|_| is_message && end.is_none());
+        let waits_for = open.map_or_else(|| Vec::from_iter(peer), |open| open.waits_for.clone());
+        json!({
+            "record_id": number,
+            "pg_id": pg_id,
+            "process_group": [group.name, description(group)],
+            "kind": note.kind.name(),
+            "collective_seq_id": if is_collective { *sequence } else { 0 },
+            // Backends number sends and receives apart.
+            "p2p_seq_id": if is_message { *number } else { 0 },
+            "op_id": number,
+            "profiling_name": format!("polyrank:{}", profiling_name(name, note, group.rank)),
+            "name": name,
+            "comm_name": comm_name.as_deref(),
+            "root": note.peer.filter(|_| is_collective),
+            "peer": note.peer.filter(|_| is_message),
+            "tag": note.tag,
+            "reduce_op": note.reduce_op,
+            "bytes": note.bytes(),
+            "input_sizes": sizes(&note.inputs),
+            "output_sizes": sizes(&note.outputs),
+            "input_dtypes": dtypes(&note.inputs),
+            "output_dtypes": dtypes(&note.outputs),
+            "time_created_ns": issued_ns,
+            "time_discovered_started_ns": issued_ns,
+            "time_discovered_completed_ns": ended_ns,
+            "duration_ms": duration.map(|took| took.as_secs_f64() * 1e3),
+            "state": if end.is_some() { "completed" } else { "started" },
+            "failed": error,
+            "retired": end.is_some(),
+            "is_p2p": is_message,
+            "awaited": operation.is_awaited,
+            "waits_for": waits_for,
+            "timeout_ms": open.map(|open| open.limit.as_millis() as u64),
+            "frames": operation.frames.iter().map(frame).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn frame(frame: &CallFrame) -> Value {
+    json!({ "name": frame.name, "filename": frame.filename, "line": frame.line })
 }
 
 /// PyTorch's name of an operation: `all_reduce`, `send 0->1`.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::questions::Topic;
+use super::report::JobGroup;
 use super::{Recorder, dump, files, watch};
+use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 
@@ -26,7 +28,7 @@ impl Recorder {
     pub(crate) async fn gather(&self, path: Option<PathBuf>) -> Result<PathBuf> {
         let group = self.group();
         let own = group.global_rank();
-        let mut ranks = vec![(own, dump::dump(own, "it was asked for"))];
+        let mut ranks = vec![(own, dump::dump_with_call_site(own, "it was asked for"))];
         let root = watch::root_of(&group);
         let nobody = "the ranks meet in no store that this one could ask".to_owned();
         let mut obstacle = (root.is_none() && group.members.len() > 1).then_some(nobody);
@@ -37,30 +39,53 @@ impl Recorder {
             obstacle =
                 gather(&**store, &others, &mut ranks).await.err().map(|error| error.to_string());
         }
-        ranks.sort_by_key(|(rank, _)| *rank);
-        let is_there = |rank: &u32| ranks.iter().any(|(known, _)| known == rank);
-        let missing: Vec<u32> = others.into_iter().filter(|rank| !is_there(rank)).collect();
-        let dumps: Vec<Value> = ranks.into_iter().map(|(_, dump)| dump).collect();
-        let whole = json!({
-            "version": "2.10",
-            "polyrank": env!("CARGO_PKG_VERSION"),
-            "gathered_by": own,
-            "missing": missing,
-            "obstacle": obstacle,
-            "ranks": dumps,
-        });
+        let whole = whole(Some(own), members, ranks, obstacle);
         let path = path.unwrap_or_else(|| files::folder().unwrap_or_default().join(FILE));
         files::write(&path, &whole).map_err(|error| cannot_write(&path, &error))?;
         Ok(path)
     }
 }
 
-/// Adds what the `others` answer to `ranks`.
-async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>) -> Result<()> {
-    let (answers, question) = DUMPS.ask(store, others, ANSWER_LIMIT).await?;
-    ranks.extend(answers);
+impl JobGroup {
+    /// What its ranks remember that answer within some seconds, as one file, asked by who is none
+    /// of them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn dump(&self) -> Result<Value> {
+        let mut answers = Vec::new();
+        block_on(gather(&self.store, &self.ranks, &mut answers))?;
+        Ok(whole(None, &self.ranks, answers, None))
+    }
+}
+
+/// Adds what `ranks` answer to `answers`.
+async fn gather(store: &dyn Store, ranks: &[u32], answers: &mut Vec<(u32, Value)>) -> Result<()> {
+    let (told, question) = DUMPS.ask(store, ranks, ANSWER_LIMIT).await?;
+    answers.extend(told);
     // They may be long, and nobody else looks at them.
-    DUMPS.clear(store, others, question).await
+    DUMPS.clear(store, ranks, question).await
+}
+
+/// The file of what these of the `members` remember.
+fn whole(
+    gathered_by: Option<u32>,
+    members: &[u32],
+    mut ranks: Vec<(u32, Value)>,
+    obstacle: Option<String>,
+) -> Value {
+    ranks.sort_by_key(|(rank, _)| *rank);
+    let is_there = |rank: &u32| ranks.iter().any(|(known, _)| known == rank);
+    let missing: Vec<u32> = members.iter().copied().filter(|rank| !is_there(rank)).collect();
+    let dumps: Vec<Value> = ranks.into_iter().map(|(_, dump)| dump).collect();
+    json!({
+        "version": "2.10",
+        "polyrank": env!("CARGO_PKG_VERSION"),
+        "gathered_by": gathered_by,
+        "missing": missing,
+        "obstacle": obstacle,
+        "ranks": dumps,
+    })
 }
 
 /// Answers the requests after `answered` as `rank`; the last of them.
@@ -68,7 +93,8 @@ async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>
 /// # Errors
 /// Those of the store.
 pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
-    DUMPS.answer(store, (rank, answered), || dump::dump(rank, "another rank has asked for it"))
+    let dump = || dump::dump_with_call_site(rank, "all ranks were asked for it");
+    DUMPS.answer(store, (rank, answered), dump)
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

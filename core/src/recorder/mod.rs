@@ -32,7 +32,10 @@ pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
 pub use statistics::{OperationStats, PeerStats, ProcessGroupStats};
 
+use crate::backend::OpenCollective;
+use crate::call_site::{CallFrame, call_frames};
 use crate::clock::Instant;
+use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::error::Error;
 use crate::process_mutex::ProcessMutex;
 use brief::BriefOperations;
@@ -50,12 +53,21 @@ pub(crate) struct Recorder {
     written: AtomicU64,
     /// The number of forks before it was made.
     forks: u32,
-    /// Since when is counted, and who knows how long the present members have been waited for.
-    counted: Mutex<(Instant, Option<Waits>)>,
+    /// Since when is counted.
+    began: Instant,
+    /// Who knows for whom of the present members operations wait.
+    waits: Mutex<Option<Arc<dyn Waits>>>,
+    /// Whether it is noted where operations were called.
+    notes_calls: bool,
 }
 
-/// How long this rank has waited for each rank of the group.
-pub(crate) type Waits = Arc<dyn Fn() -> Vec<(u32, Duration)> + Send + Sync>;
+/// For whom of the group operations of this rank wait. Ranks are those of the group.
+pub(crate) trait Waits: Send + Sync {
+    /// How long they have waited for each.
+    fn waits(&self) -> Vec<(u32, Duration)>;
+    /// The collectives that have not ended.
+    fn open_collectives(&self) -> Vec<OpenCollective>;
+}
 
 /// Whose operations they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +99,8 @@ pub(crate) struct RecordedOperation {
     pub(crate) end: Option<RecordedEnd>,
     /// Whether somebody waits for it, or is to be told of its end.
     pub(crate) is_awaited: bool,
+    /// Where it was called, the innermost line first, if that is noted.
+    pub(crate) frames: Arc<[CallFrame]>,
 }
 
 /// The end of an operation.
@@ -126,7 +140,10 @@ impl Recorder {
             pending: Mutex::default(),
             written: AtomicU64::new(0),
             forks: crate::fork::forks(),
-            counted: Mutex::new((Instant::now(), None)),
+            began: Instant::now(),
+            waits: Mutex::new(None),
+            // A level that cannot be read is an error where groups are made.
+            notes_calls: get_debug_level() == Ok(DebugLevel::Detail),
         });
         ticks::start();
         if snapshot::is_wanted() {
@@ -140,15 +157,14 @@ impl Recorder {
 
     /// The group has these members from now on. What was called among others is forgotten: ranks
     /// and numbers had another meaning.
-    /// `waits` says how long they have been waited for.
-    pub(crate) fn describe(&self, group: GroupFacts, waits: Waits) {
+    /// `waits` says for whom of them operations wait.
+    pub(crate) fn describe(&self, group: GroupFacts, waits: Arc<dyn Waits>) {
         let mut known = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = known.epoch != group.epoch;
         *known = group;
         drop(known);
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = counted.1.replace(waits);
-        drop(counted);
+        let former = self.waits.lock().unwrap_or_else(PoisonError::into_inner).replace(waits);
+        // Outside the lock: it may be the last who knows the backend.
         drop(former);
         if is_new {
             self.brief.forget();
@@ -175,8 +191,12 @@ impl Recorder {
         self.brief.note(operation);
     }
 
-    /// Notes an operation that was issued.
-    pub(crate) fn note_issued(&self, operation: IssuedNote) {
+    /// Notes an operation that was issued, on the thread that has called it.
+    pub(crate) fn note_issued(&self, mut operation: IssuedNote) {
+        if self.notes_calls {
+            // Before the lock: it is the program that tells.
+            operation.frames = call_frames().into();
+        }
         let mut pending = self.pending();
         if !pending.renames(&operation) {
             pending.add(self.brief.next_number(), operation);
@@ -227,7 +247,15 @@ impl Recorder {
         if self.written.swap(group.epoch + 1, Ordering::Relaxed) == group.epoch + 1 {
             return;
         }
-        write_rank(&folder, group.global_rank(), &format!("an operation failed: {error}"));
+        let rank = group.global_rank();
+        // Where the program stands is not asked: this may be its own thread.
+        let dump = dump::dump(rank, &format!("an operation failed: {error}"));
+        write_rank(&folder, rank, &dump);
+    }
+
+    /// For whom operations wait, if that is known.
+    fn waits(&self) -> Option<Arc<dyn Waits>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_of_this_process(&self) -> bool {
@@ -240,9 +268,9 @@ impl Recorder {
 }
 
 /// Writes what this rank remembers.
-fn write_rank(folder: &Path, rank: u32, reason: &str) {
+fn write_rank(folder: &Path, rank: u32, dump: &serde_json::Value) {
     let path = files::of_rank(folder, rank);
-    match files::write(&path, &dump::dump(rank, reason)) {
+    match files::write(&path, dump) {
         Ok(()) => tracing::info!("what rank {rank} has called is in {}", path.display()),
         Err(error) => tracing::warn!(%error, "cannot write {}", path.display()),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::note::OperationNote;
 use super::statistics::Counts;
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
+use crate::call_site::CallFrame;
 use crate::clock::Instant;
 use crate::completion::Completion;
 
@@ -17,6 +18,8 @@ pub(crate) struct IssuedNote {
     pub(crate) note: OperationNote,
     pub(crate) issued: Instant,
     pub(crate) completion: Arc<Completion>,
+    /// Where it was called, the innermost line first, if that is noted.
+    pub(crate) frames: Arc<[CallFrame]>,
 }
 
 /// Those of a group, in the order of their calls.
@@ -200,6 +203,7 @@ impl IssuedNote {
                 RecordedEnd { at, error }
             }),
             is_awaited: self.completion.is_awaited(),
+            frames: self.frames.clone(),
         }
     }
 }

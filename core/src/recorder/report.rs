@@ -47,7 +47,7 @@ pub struct JobGroup {
     pub place: String,
     /// Its ranks.
     pub ranks: Vec<u32>,
-    store: PrefixStore,
+    pub(super) store: PrefixStore,
 }
 
 impl RankReport {

@@ -33,7 +33,8 @@ fn issued(name: &'static str, sequence: u64) -> (IssuedNote, Arc<Completion>) {
     let note = OperationNote { kind: OperationKind::Collective, ..OperationNote::default() };
     let (issued, comm_name) = (Instant::now(), None);
     let known = completion.clone();
-    (IssuedNote { name, comm_name, sequence, note, issued, completion }, known)
+    let frames = Arc::default();
+    (IssuedNote { name, comm_name, sequence, note, issued, completion, frames }, known)
 }
 
 fn sequences(operations: &[RecordedOperation]) -> Vec<u64> {

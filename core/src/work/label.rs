@@ -45,7 +45,9 @@ impl OperationLabel {
         let Some((recorder, note)) = self.record.take() else { return (self, None) };
         let (name, completion) = (self.name, completion.clone());
         let comm_name = self.comm_name.as_ref().map(CommName::text);
-        recorder.note_issued(IssuedNote { name, comm_name, sequence, note, issued, completion });
+        let frames = Arc::default();
+        let issued = IssuedNote { name, comm_name, sequence, note, issued, completion, frames };
+        recorder.note_issued(issued);
         (self, Some(recorder))
     }
 }

@@ -21,6 +21,8 @@ pub struct Dump {
     pub dumped_ns: i64,
     /// Whether the file says how its clock differs from that of who gathered.
     pub has_clock_offset: bool,
+    /// Where in its program the rank stood: `train.py:88 in step`.
+    pub call_site: Option<String>,
     /// The groups that the rank is a member of.
     pub groups: Vec<Group>,
     /// The operations, in the order in which they were issued.
@@ -128,7 +130,7 @@ pub struct Entry {
     /// Whether all ranks of the group call it, in one order: neither a message nor an access to a
     /// window.
     pub is_collective: bool,
-    /// The job's ranks that are known not to have come.
+    /// The job's ranks whose data it waits for.
     pub waits_for: Vec<u32>,
     /// Where it was called, the innermost frame first.
     pub frames: Vec<Frame>,

@@ -100,6 +100,7 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
         pid: root.get("pid")?.map(|field| field.number()).transpose()?,
         run_id: text("run_id")?,
         reason: text("reason")?,
+        call_site: text("call_site")?,
         dumped_ns: dumped.or(last).unwrap_or(0),
         has_clock_offset: offset.is_some(),
         groups,

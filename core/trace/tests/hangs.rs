@@ -71,13 +71,16 @@ fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
     for size in SIZES {
         let mut world = World::new(size, &steps(2)[..5]);
         world.calls[0].pop();
-        let (finding, report) = told(&gathered(&world, &[]));
+        let mut files = world.gathered(&[]);
+        files["ranks"][0]["call_site"] = serde_json::json!("train.py:17 in compute");
+        let (finding, report) = told(&job_of(&[files]));
         assert_eq!((finding.kind, finding.sequence), (Kind::Hang, Some(4)), "{report}");
         assert_eq!((finding.ranks, finding.waiting.len()), (vec![0], size as usize - 1));
         assert_eq!(finding.waited_ns, Some(12_000 * MS));
         let last = "rank 0 has issued nothing since allreduce #3 of default_pg (train.py:40 in \
                     step), which ended 12 s before";
         assert!(report.contains(last), "{report}");
+        assert!(report.contains("; its program is at train.py:17 in compute"), "{report}");
         assert!(report.contains("waited 12 s") || report.contains("waited up to 12 s"), "{report}");
     }
 }
@@ -174,7 +177,8 @@ fn a_rank_without_a_file_is_called_what_it_is() {
             last["waits_for"] = serde_json::json!([gone]);
         }
         let (_, report) = told(&job_of(&[gathered]));
-        assert!(report.contains("that it has not come"), "{report}");
+        let who = if size == 2 { "rank 0 waits" } else { "wait" };
+        assert!(report.contains(&format!("{who} for its data")), "{report}");
     }
 }
 

@@ -2,21 +2,16 @@
 //! how it is shown.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use polyrank::distributed::create_store_client;
 use polyrank::recorder::ProcessGroupStats;
 use polyrank::recorder::report::{JobGroup, RankReport};
-use polyrank::store::Store;
 
-/// How long the store may take to answer.
-const STORE_LIMIT: Duration = Duration::from_secs(5);
+use crate::job_store::JobStore;
 
 /// A job.
 pub(super) struct Job {
-    store: Arc<dyn Store>,
-    url: String,
+    store: JobStore,
     /// The last reports, by the group's place in the store and rank.
     last: BTreeMap<(String, u32), RankReport>,
 }
@@ -48,18 +43,12 @@ impl Job {
     /// # Errors
     /// There is no store, in words.
     pub(super) fn open(url: &str) -> Result<Job, String> {
-        let address = ["tcp://", "ws://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-        if address.is_none() && url.contains("://") {
-            return Err(format!("{url}: expected HOST:PORT, tcp://HOST:PORT or ws://HOST:PORT"));
-        }
-        let address = address.unwrap_or(url).split(['?', '/']).next().unwrap_or_default();
-        let store = create_store_client(address, STORE_LIMIT).map_err(|error| error.to_string())?;
-        Ok(Job { store, url: url.to_owned(), last: BTreeMap::new() })
+        Ok(Job { store: JobStore::open(url)?, last: BTreeMap::new() })
     }
 
     /// What it is called.
     pub(super) fn url(&self) -> &str {
-        &self.url
+        self.store.url()
     }
 
     /// Asks all ranks, which may take `limit` to answer.
@@ -67,11 +56,7 @@ impl Job {
     /// # Errors
     /// The store cannot be asked, or nobody meets in it, in words.
     pub(super) fn look(&mut self, limit: Duration) -> Result<Vec<GroupRows>, String> {
-        let groups = JobGroup::all(&self.store).map_err(|error| error.to_string())?;
-        if groups.is_empty() {
-            return Err(format!("no ranks meet in the store at {}", self.url));
-        }
-        groups.into_iter().map(|group| self.look_at(&group, limit)).collect()
+        self.store.groups()?.into_iter().map(|group| self.look_at(&group, limit)).collect()
     }
 
     fn look_at(&mut self, group: &JobGroup, limit: Duration) -> Result<GroupRows, String> {

@@ -10,6 +10,8 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   polyrank trace dump.json
       What went wrong, in words: who waits where, for whom, and what that rank does.
+  polyrank trace tcp://127.0.0.1:29500
+      The same of a job that runs, or hangs: its ranks are asked through their store.
   polyrank trace dumps/
       The files that each rank has written for itself, where nobody could gather them.
   polyrank trace dump.json --svg timeline.svg --last 200
@@ -21,15 +23,16 @@ Examples:
       What PyTorch's analyser has to say; with --allow-incomplete-ranks if a rank has no file.
 
 A group's flight recorder always runs. It is written when an operation fails, when a rank gets the
-signal SIGUSR1, and when a program asks for it.
+signal SIGUSR1, when a program asks for it, and by `polyrank inspect`.
 
 The exit code is 0 if the files could be read, whatever is in them, and 1 if they could not.";
 
 /// The options of `polyrank trace`.
 #[derive(Args)]
 pub(crate) struct TraceArguments {
-    /// Files that flight recorders wrote, or folders with them (those named *.json)
-    #[arg(required = true, value_name = "FILE|FOLDER")]
+    /// Files that flight recorders wrote, folders with them (those named *.json), or where the ranks
+    /// of a running job meet: tcp://HOST:PORT, ws://HOST:PORT, or HOST:PORT
+    #[arg(required = true, value_name = "FILE|FOLDER|URL")]
     pub(super) files: Vec<PathBuf>,
     /// Show these ranks alone; what went wrong is found in all of them
     #[arg(short, long, value_name = "RANK,…", value_delimiter = ',')]
@@ -84,7 +87,8 @@ mod tests {
 
     #[test]
     fn nothing_to_read_and_nothing_to_show_are_refused() {
-        for (line, advice) in [("", "FILE|FOLDER"), ("a.json -n 0", "--last"), ("a -r x", "--rank")]
+        for (line, advice) in
+            [("", "FILE|FOLDER|URL"), ("a.json -n 0", "--last"), ("a -r x", "--rank")]
         {
             let error = options::<TraceArguments>("trace", line).err().unwrap();
             assert!(error.contains(advice), "{line}: {error}");

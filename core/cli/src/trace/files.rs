@@ -1,22 +1,46 @@
-//! Finds the files of a trace and reads them. Knows nothing of what the ranks did.
+//! Finds the files of a trace and reads them, or has a running job tell what would be in them. Knows
+//! nothing of what the ranks did.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use polyrank_trace::{MAX_FILE_BYTES, RecordedFile, TraceError};
 
+use crate::inspect;
+
 /// What files hold, and the files of folders.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<RecordedFile>, String> {
     let mut files = Vec::new();
+    let mut read = Vec::new();
     for path in paths {
-        if path.is_dir() {
+        if let Some(url) = url_of(path) {
+            read.push(of_job(url)?);
+        } else if path.is_dir() {
             files.extend(of_folder(path)?);
         } else {
             files.push(path.clone());
         }
     }
-    files.iter().map(|path| read_file(path)).collect()
+    for path in files {
+        read.push(read_file(&path)?);
+    }
+    Ok(read)
+}
+
+/// The address of a store, if this is one: what is a file is none.
+fn url_of(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let names_port = text.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
+    (text.contains("://") || (names_port && !path.exists())).then_some(text)
+}
+
+/// What the ranks of a running job have called.
+fn of_job(url: &str) -> Result<RecordedFile, String> {
+    let (whole, said) = inspect::gather(url)?;
+    let _ = std::io::stderr().lock().write_all(format!("polyrank trace: {said}\n").as_bytes());
+    polyrank_trace::read(url, &whole.to_string()).map_err(|error| error.to_string())
 }
 
 /// The files of a folder that are named as recorders name theirs, in the order of their names.

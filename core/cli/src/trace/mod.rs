@@ -5,7 +5,7 @@
 //!                                                     └──▶ fr_trace (pickles)
 //! ```
 //!
-//! Knows files; what is in them is the package's.
+//! A running job is asked by `inspect`. Knows files; what is in them is the package's.
 
 mod arguments;
 mod files;

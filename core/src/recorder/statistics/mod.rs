@@ -9,8 +9,6 @@ mod histogram;
 #[cfg(test)]
 mod tests;
 
-use std::sync::PoisonError;
-
 use serde::{Deserialize, Serialize};
 
 use counts::MethodCounts;
@@ -91,10 +89,8 @@ impl Recorder {
         let group = self.group();
         let mut counts = self.pending().counts();
         self.brief.add_to(&mut counts);
-        let (since, waits) = self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let seconds = since.elapsed().as_secs_f64();
-        // Outside the lock: it may be the last who knows the backend.
-        let mut waits = waits.map(|waits| waits()).unwrap_or_default();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let mut waits = self.waits().map(|waits| waits.waits()).unwrap_or_default();
         waits.sort_unstable_by_key(|(rank, _)| *rank);
         let slowest_peer = waits.iter().max_by_key(|(_, waited)| *waited).map(|(rank, _)| *rank);
         let peer = |(rank, waited): (u32, std::time::Duration)| PeerStats {

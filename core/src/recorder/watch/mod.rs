@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
-use super::{GroupFacts, Recorder, files, gather, report, snapshot};
+use super::{GroupFacts, Recorder, dump, files, gather, report, snapshot};
 use crate::call_site::call_site;
 use crate::clock::Instant;
 use crate::env::variable;
@@ -170,7 +170,9 @@ fn write_all() {
     let Some(folder) = files::folder() else { return };
     let ranks: BTreeSet<u32> =
         super::all().iter().map(|recorder| recorder.group().global_rank()).collect();
-    ranks.into_iter().for_each(|rank| super::write_rank(&folder, rank, "SIGUSR1"));
+    for rank in ranks {
+        super::write_rank(&folder, rank, &dump::dump_with_call_site(rank, "SIGUSR1"));
+    }
 }
 
 /// The groups that live.

@@ -143,8 +143,7 @@ fn without_file(open: &[(&Dump, &Entry)], unknown: &[u32]) -> Option<String> {
     let came = if by.is_empty() {
         "whether it came is not known".to_owned()
     } else {
-        let say = if by.len() == 1 { "says" } else { "say" };
-        format!("{} {say} that it has not come", words::ranks(&by))
+        format!("{} {} for its data", words::ranks(&by), words::wait(&by))
     };
     Some(format!(
         "no file from {}: killed, stopped, not reachable or never started, which is not \

@@ -204,6 +204,8 @@ fn whereabouts(job: &Job, rank: u32) -> String {
              never started; which of these is not known"
         );
     };
+    let stands = dump.call_site.as_ref().map(|site| format!("; its program is at {site}"));
+    let stands = stands.unwrap_or_default();
     let name = |entry: &Entry| words::operation(entry, job.title_of(dump, entry));
     if let Some((entry, more)) = open(dump) {
         let more = match more {
@@ -212,21 +214,21 @@ fn whereabouts(job: &Job, rank: u32) -> String {
         };
         let waited = words::duration(dump.dumped_ns - entry.created_ns);
         let (name, site) = (name(entry), words::site(entry));
-        return format!("rank {rank} is in {name}{site}, for {waited}{more}");
+        return format!("rank {rank} is in {name}{site}, for {waited}{more}{stands}");
     }
     let Some(entry) = dump.entries.last() else {
-        return format!("rank {rank} has issued nothing at all");
+        return format!("rank {rank} has issued nothing at all{stands}");
     };
     let (name, site) = (name(entry), words::site(entry));
     let ago = words::duration(dump.dumped_ns - entry.end_ns(dump));
     match &entry.failed {
         Some(why) => format!(
             "rank {rank} has issued nothing since {name}{site} failed {ago} before its file was \
-             written: {why}"
+             written: {why}{stands}"
         ),
         None => format!(
             "rank {rank} has issued nothing since {name}{site}, which ended {ago} before its file \
-             was written"
+             was written{stands}"
         ),
     }
 }

@@ -1,5 +1,6 @@
-//! `polyrank run --metrics-port` and `polyrank top` as a user has them, with ranks of two
-//! languages; what is served is read by a parser that is not ours (Python's prometheus_client).
+//! What asks the ranks of a running job, as a user has it: `polyrank run --metrics-port`, `polyrank
+//! top`, `inspect` and `trace`, with ranks of two languages. What is served is read by a parser that
+//! is not ours (Python's prometheus_client).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -190,12 +191,7 @@ fn top_says_what_each_rank_does() {
     let port = launcher::HeldPort::new();
     let port_text = port.number.to_string();
     let Some(job) = Job::start(&["--master-port", &port_text]) else { return };
-    let top = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
-        let output = command.arg("top").args(words).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        (output.status.code(), text, String::from_utf8(output.stderr).unwrap())
-    };
+    let top = |words: &[&str]| run(&[&["top"], words].concat());
     let url = format!("tcp://127.0.0.1:{port_text}");
     let (code, text, said) = top(&[&url, "--json"]);
     assert_eq!(code, Some(0), "{said}");
@@ -217,4 +213,45 @@ fn top_says_what_each_rank_does() {
     assert_eq!(code, Some(1));
     assert!(said.contains("expected HOST:PORT"), "{said}");
     assert_eq!(job.end(), Some(0));
+}
+
+#[test]
+fn a_running_job_is_asked_what_it_has_called() {
+    let port = launcher::HeldPort::new();
+    let address = format!("127.0.0.1:{}", port.number);
+    let Some(job) = Job::start(&["--master-port", &port.number.to_string()]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("asked.json");
+    let (code, _, said) = run(&["inspect", &address, "-o", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("group default_pg: 2 of 2 ranks have told what they have called; "));
+    let file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let waiting = file["ranks"][1]["entries"].as_array().unwrap().last().unwrap();
+    assert_eq!((&waiting["name"], &waiting["waits_for"]), (&"barrier".into(), &vec![0].into()));
+    let limit = waiting["timeout_ms"].as_u64();
+    assert_eq!(limit, Some(1_800_000), "c10d's default");
+    let url = format!("tcp://{address}");
+    for place in [path.to_str().unwrap(), &address, &url] {
+        let (code, text, said) = run(&["trace", place]);
+        assert_eq!(code, Some(0), "{said}");
+        for words in [
+            "Rank 1 waits in barrier #21 of default_pg for rank 0.",
+            "rank 0 has issued nothing since all_reduce #20 of default_pg",
+            "its program is at <string>:8 in <module>",
+        ] {
+            assert!(text.contains(words), "{place}: {words}: {text}");
+        }
+    }
+    assert_eq!(job.end(), Some(0));
+    let (code, _, said) = run(&["inspect", "127.0.0.1:1"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.starts_with("polyrank inspect: "), "{said}");
+}
+
+/// The command's exit code, and what it writes.
+fn run(words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+    let output = command.args(words).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
