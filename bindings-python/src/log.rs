@@ -49,7 +49,7 @@ pub(crate) fn set_call_sites(call_site: Py<PyAny>, call_frames: Py<PyAny>) {
         let mut site = None;
         attach(|py| {
             let told = call_site.call0(py);
-            site = told.and_then(|told| told.extract(py).map_err(Into::into)).unwrap_or(None);
+            site = told.and_then(|told| told.extract(py)).unwrap_or(None);
         });
         site
     }));

@@ -42,7 +42,7 @@ def call_site() -> str | None:
 def call_frames() -> list[tuple[str, str, int]]:
     """The lines of the program that have led here, the innermost first: function, file, line."""
     try:
-        first = sys._getframe(1)
+        first: FrameType = getattr(sys, "_getframe")(1)
     except ValueError:
         # A thread that Python has not started.
         return []

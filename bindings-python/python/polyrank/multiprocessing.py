@@ -244,7 +244,7 @@ def start_processes(
         for rank in range(nprocs):
             told, tell = methods.Pipe(duplex=False)
             variables = _variables(rank, nprocs, store.port)
-            process = methods.Process(  # type: ignore[attr-defined]
+            process: Any = getattr(methods, "Process")(
                 target=_run, args=(fn, rank, arguments, variables, tell), daemon=daemon
             )
             process.start()

@@ -153,7 +153,8 @@ impl GroupPlace<'_> {
             "is_p2p": is_message,
             "awaited": operation.is_awaited,
             "waits_for": waits_for,
-            "timeout_ms": open.map(|open| open.limit.as_millis() as u64),
+            // The start is noted a moment after the deadline was set.
+            "timeout_ms": open.map(|open| (open.limit.as_secs_f64() * 1e3).round() as u64),
             "frames": operation.frames.iter().map(frame).collect::<Vec<_>>(),
         })
     }
