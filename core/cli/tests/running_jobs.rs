@@ -1,6 +1,6 @@
 //! What asks the ranks of a running job, as a user has it: `polyrank run --metrics-port`, `polyrank
-//! top`, `inspect` and `trace`, with ranks of two languages. What is served is read by a parser that
-//! is not ours (Python's prometheus_client).
+//! top`, `inspect` and `trace`, with ranks of two languages. What is served is read by a parser
+//! that is not ours (Python's prometheus_client).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -20,8 +20,6 @@ use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
 pub use crate::completion::{Completion, Outcome};
-#[cfg(feature = "tcp")]
-pub use crate::executor::OpenCollective;
 pub use crate::executor::{
     AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, FoundMessage, GoneRanks,
     GoneReason, MessageInfo, ProbeRequest, WindowAccess, closed_by,
@@ -32,6 +30,8 @@ use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Compression};
+#[cfg(feature = "tcp")]
+use crate::recorder::Waits;
 pub use crate::tensor::LentMemory;
 use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
@@ -462,16 +462,10 @@ pub trait Backend: Send + Sync + 'static {
         let _ = rank;
         false
     }
-    /// How long operations of this rank have waited for others, where the backend knows.
+    /// For whom operations of this rank wait, and have waited, where the backend knows.
     #[cfg(feature = "tcp")]
-    fn waits(&self) -> Vec<(u32, Duration)> {
-        Vec::new()
-    }
-    /// The collectives of this rank that have not ended, where the backend knows whom they wait
-    /// for.
-    #[cfg(feature = "tcp")]
-    fn open_collectives(&self) -> Vec<OpenCollective> {
-        Vec::new()
+    fn waits(&self) -> Waits {
+        Waits::default()
     }
     /// Whether the other ranks do not exist, so that nobody waits for them: not when groups are
     /// made of this one, and not in monitored barriers.

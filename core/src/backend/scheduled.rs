@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-#[cfg(feature = "tcp")]
-use super::OpenCollective;
 use super::call_parts::{equal_blocks, executed, executed_collective, own_part};
 use super::departure::{Departure, OpenComparison};
 use super::discovery::Gathering;
@@ -360,13 +358,8 @@ impl Backend for ScheduledBackend {
     }
 
     #[cfg(feature = "tcp")]
-    fn waits(&self) -> Vec<(u32, Duration)> {
+    fn waits(&self) -> crate::recorder::Waits {
         self.driver.waits()
-    }
-
-    #[cfg(feature = "tcp")]
-    fn open_collectives(&self) -> Vec<OpenCollective> {
-        self.driver.open_collectives()
     }
 
     fn failure(&self) -> Option<Error> {

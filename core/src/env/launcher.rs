@@ -29,8 +29,8 @@ const THIS_HOST: &str = "127.0.0.1";
 /// # Errors
 /// As [`number`].
 pub(super) fn launched(lookup: &impl Fn(Variable) -> Option<String>) -> Result<Launched> {
-    // The launchers of MPI may run in a step of Slurm's, and start their ranks by others: what these
-    // steps say of themselves reaches the ranks, and is not about them.
+    // The launchers of MPI may run in a step of Slurm's, and start their ranks by others: what
+    // these steps say of themselves reaches the ranks, and is not about them.
     if lookup(variable::OMPI_COMM_WORLD_RANK).is_some() {
         return of_open_mpi(lookup);
     }

@@ -1,11 +1,7 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
 use std::sync::{Arc, Weak};
-#[cfg(feature = "tcp")]
-use std::time::Duration;
 
-#[cfg(feature = "tcp")]
-use super::broken_group::OpenCollective;
 use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
 use super::exchange_choice::ExchangeChoice;
@@ -22,6 +18,8 @@ use crate::completion::{Completion, error_of};
 use crate::generated::error::Error;
 use crate::kernels;
 use crate::price::KnownPrices;
+#[cfg(feature = "tcp")]
+use crate::recorder::Waits;
 use crate::spin::{SpinBudget, cores};
 use crate::tensor::LentMemory;
 use crate::transport::board::AnyBoard;
@@ -132,16 +130,10 @@ impl Executor {
         known
     }
 
-    /// How long operations have waited for each of the other ranks, up to `now`.
+    /// For whom operations wait, and have waited up to `now`.
     #[cfg(feature = "tcp")]
-    pub fn waits(&mut self, now: Instant) -> Vec<(Rank, Duration)> {
+    pub fn waits(&mut self, now: Instant) -> Waits {
         self.state.waits(now)
-    }
-
-    /// The collectives in flight.
-    #[cfg(feature = "tcp")]
-    pub fn open_collectives(&self) -> Vec<OpenCollective> {
-        self.state.open_collectives()
     }
 
     /// Whether the group has other ranks.

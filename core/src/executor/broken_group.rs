@@ -144,17 +144,6 @@ pub struct StallReport {
     pub unheard_of: Vec<Rank>,
 }
 
-/// A collective that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenCollective {
-    /// Its number.
-    pub sequence: u64,
-    /// The ranks whose data, or whose consent to send, it waits for.
-    pub waits_for: Vec<Rank>,
-    /// How long it may take.
-    pub limit: Duration,
-}
-
 impl BrokenGroup {
     /// One that broke `now` and tells the others why; those to whom it has no connection a moment
     /// later, if it `tells_all`.

@@ -23,8 +23,6 @@
 use std::time::Duration;
 
 use super::analysis::peer_of;
-#[cfg(feature = "tcp")]
-use super::broken_group::OpenCollective;
 use super::broken_group::{BrokenGroup, Cause, StallReport, Suspicion, UNREACHED_DELAY};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
@@ -33,6 +31,8 @@ use super::running_operation::RunningOperation;
 use super::state::State;
 use crate::clock::Instant;
 use crate::completion::{collective_name, tagged_name};
+#[cfg(feature = "tcp")]
+use crate::recorder::{OpenCollective, Waits};
 use crate::schedule::Action;
 use crate::transport::{LossReason, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
@@ -332,10 +332,10 @@ impl State {
         }
     }
 
-    /// How long operations have waited for each of the other ranks: with the time since the oldest
-    /// has last moved, if there is one rank for which it waits, and that of receives.
+    /// For whom operations wait, and have waited: with the time since the oldest has last moved, if
+    /// there is one rank for which it waits, and that of receives.
     #[cfg(feature = "tcp")]
-    pub(super) fn waits(&mut self, now: Instant) -> Vec<(Rank, Duration)> {
+    pub(super) fn waits(&mut self, now: Instant) -> Waits {
         let oldest = self.in_flight.iter().next();
         let open = oldest.map(|running| (self.waits_for(running), running.progressed));
         if let Some((peers, since)) = open
@@ -346,18 +346,13 @@ impl State {
         for receiving in &self.messages.posted {
             self.peers.note_wait(receiving.peer, (receiving.ending.started, now));
         }
-        self.peers.waits()
-    }
-
-    /// The collectives in flight.
-    #[cfg(feature = "tcp")]
-    pub(super) fn open_collectives(&self) -> Vec<OpenCollective> {
         let open = |running: &RunningOperation| OpenCollective {
             sequence: running.sequence,
             waits_for: self.waits_for(running),
             limit: running.deadline.saturating_duration_since(running.started),
         };
-        self.in_flight.iter().map(open).collect()
+        let collectives = self.in_flight.iter().map(open).collect();
+        Waits { waited: self.peers.waits(), collectives }
     }
 
     /// The oldest operation in flight, and how long it has not moved.

@@ -45,7 +45,7 @@ mod unexpected_frames;
 mod windows;
 
 pub use advance::{Executor, Progress};
-pub use broken_group::{GroupIdentity, OpenCollective, StallReport};
+pub use broken_group::{GroupIdentity, StallReport};
 pub use direct_parts::suits_direct;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;

@@ -1,13 +1,10 @@
 //! Questions to a group's executor that move nothing, for every kind of driver. Knows nothing of
 //! who makes progress.
 
-#[cfg(feature = "tcp")]
-use std::time::Duration;
-
-#[cfg(feature = "tcp")]
-use super::OpenCollective;
 use super::{Driver, StallReport};
 use crate::clock::Instant;
+#[cfg(feature = "tcp")]
+use crate::recorder::Waits;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
@@ -43,16 +40,10 @@ impl Driver {
         self.lock().is_unconfirmed()
     }
 
-    /// How long operations have waited for each of the other ranks.
+    /// For whom operations wait, and have waited.
     #[cfg(feature = "tcp")]
-    pub fn waits(&self) -> Vec<(Rank, Duration)> {
+    pub fn waits(&self) -> Waits {
         self.lock().waits(Instant::now())
-    }
-
-    /// The collectives that have not ended.
-    #[cfg(feature = "tcp")]
-    pub fn open_collectives(&self) -> Vec<OpenCollective> {
-        self.lock().open_collectives()
     }
 
     /// Why the group failed or was left, if it was.

@@ -10,21 +10,15 @@
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
-#[cfg(feature = "tcp")]
-use std::sync::Weak;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-#[cfg(feature = "tcp")]
-use std::time::Duration;
 
 use super::reconfigure::Site;
 use super::{Inner, ProcessGroup};
-#[cfg(feature = "tcp")]
-use crate::backend::{Backend, OpenCollective};
 use crate::completion::inherited_error;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::recorder::{GroupFacts, Waits, watch};
+use crate::recorder::{GroupFacts, watch};
 use crate::store::GroupStore;
 #[cfg(feature = "tcp")]
 use crate::store::Store;
@@ -38,21 +32,6 @@ pub(super) struct Memberships {
     pub(super) site: Site,
     /// The process that is a rank of it; forked children are none.
     process_id: u32,
-}
-
-/// Whom the operations of a backend wait for, as long as it is there.
-#[cfg(feature = "tcp")]
-struct BackendWaits(Weak<dyn Backend>);
-
-#[cfg(feature = "tcp")]
-impl Waits for BackendWaits {
-    fn waits(&self) -> Vec<(u32, Duration)> {
-        self.0.upgrade().map(|backend| backend.waits()).unwrap_or_default()
-    }
-
-    fn open_collectives(&self) -> Vec<OpenCollective> {
-        self.0.upgrade().map(|backend| backend.open_collectives()).unwrap_or_default()
-    }
 }
 
 impl Memberships {
@@ -173,8 +152,9 @@ impl Inner {
     fn describe_to_recorder(&self) {
         #[cfg(feature = "tcp")]
         {
-            let waits = Arc::new(BackendWaits(Arc::downgrade(&self.cpu)));
-            self.recorder.describe(self.facts(), waits);
+            let backend = Arc::downgrade(&self.cpu);
+            let waits = move || backend.upgrade().map(|it| it.waits()).unwrap_or_default();
+            self.recorder.describe(self.facts(), Arc::new(waits));
             if self.store_prefix.is_empty() && self.members.len() > 1 {
                 watch::watch(&self.recorder, self.store.shared_connection());
             }

@@ -4,8 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
-use super::{GroupFacts, RecordedOperation};
-use crate::backend::OpenCollective;
+use super::{GroupFacts, OpenCollective, RecordedOperation};
 use crate::call_site::{CallFrame, call_site};
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::generated::dtype::DType;
@@ -47,7 +46,7 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         let operations = recorder.operations();
         config.insert(pg_id.to_string(), config_of(&group));
         status.insert(pg_id.to_string(), status_of(&operations));
-        let open = recorder.waits().map(|waits| waits.open_collectives()).unwrap_or_default();
+        let open = recorder.waits().collectives;
         let place = GroupPlace { pg_id, group: &group, open: &open };
         entries.extend(operations.iter().map(|operation| place.entry(operation, &clock)));
     }

@@ -32,7 +32,6 @@ pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
 pub use statistics::{OperationStats, PeerStats, ProcessGroupStats};
 
-use crate::backend::OpenCollective;
 use crate::call_site::{CallFrame, call_frames};
 use crate::clock::Instant;
 use crate::debug_level::{DebugLevel, get_debug_level};
@@ -56,18 +55,33 @@ pub(crate) struct Recorder {
     /// Since when is counted.
     began: Instant,
     /// Who knows for whom of the present members operations wait.
-    waits: Mutex<Option<Arc<dyn Waits>>>,
+    waits: Mutex<Option<WaitSource>>,
     /// Whether it is noted where operations were called.
     notes_calls: bool,
 }
 
 /// For whom of the group operations of this rank wait. Ranks are those of the group.
-pub(crate) trait Waits: Send + Sync {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
     /// How long they have waited for each.
-    fn waits(&self) -> Vec<(u32, Duration)>;
+    pub waited: Vec<(u32, Duration)>,
     /// The collectives that have not ended.
-    fn open_collectives(&self) -> Vec<OpenCollective>;
+    pub collectives: Vec<OpenCollective>,
 }
+
+/// A collective that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCollective {
+    /// Its number.
+    pub sequence: u64,
+    /// The ranks whose data, or whose consent to send, it waits for.
+    pub waits_for: Vec<u32>,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// Knows for whom operations wait.
+type WaitSource = Arc<dyn Fn() -> Waits + Send + Sync>;
 
 /// Whose operations they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,7 +172,7 @@ impl Recorder {
     /// The group has these members from now on. What was called among others is forgotten: ranks
     /// and numbers had another meaning.
     /// `waits` says for whom of them operations wait.
-    pub(crate) fn describe(&self, group: GroupFacts, waits: Arc<dyn Waits>) {
+    pub(crate) fn describe(&self, group: GroupFacts, waits: WaitSource) {
         let mut known = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = known.epoch != group.epoch;
         *known = group;
@@ -253,9 +267,11 @@ impl Recorder {
         write_rank(&folder, rank, &dump);
     }
 
-    /// For whom operations wait, if that is known.
-    fn waits(&self) -> Option<Arc<dyn Waits>> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// For whom operations wait, as far as that is known.
+    fn waits(&self) -> Waits {
+        let source = self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Outside the lock: it may be the last who knows the backend.
+        source.map(|waits| waits()).unwrap_or_default()
     }
 
     fn is_of_this_process(&self) -> bool {

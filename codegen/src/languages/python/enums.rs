@@ -34,18 +34,20 @@ pub(super) fn view(api: &Api) -> Enums {
 }
 
 fn view_of(known: &Enum) -> PythonEnum {
-    let lines: Vec<String> = known.doc.lines().map(str::to_owned).collect();
-    let one_line = |doc: &str| doc.replace('\n', " ");
+    let described = |doc: &str| {
+        let lines: Vec<String> = doc.lines().map(str::to_owned).collect();
+        docstring(&lines, "    ")
+    };
     let numbered = known.values.iter().map(|it| {
         let number = it.number.unwrap_or_default();
-        (it.value.clone(), number.to_string(), one_line(&it.doc))
+        (it.value.clone(), number.to_string(), described(&it.doc))
     });
     let constants =
-        known.constants().map(|(name, text, doc)| (name, format!("\"{text}\""), one_line(doc)));
+        known.constants().map(|(name, text, doc)| (name, format!("\"{text}\""), described(doc)));
     let is_of_strings = known.common.constants;
     PythonEnum {
         name: known.name.clone(),
-        doc: docstring(&lines, "    "),
+        doc: described(&known.doc),
         is_of_strings,
         values: if is_of_strings { constants.collect() } else { numbered.collect() },
     }

@@ -30,8 +30,8 @@ The exit code is 0 if the files could be read, whatever is in them, and 1 if the
 /// The options of `polyrank trace`.
 #[derive(Args)]
 pub(crate) struct TraceArguments {
-    /// Files that flight recorders wrote, folders with them (those named *.json), or where the ranks
-    /// of a running job meet: tcp://HOST:PORT, ws://HOST:PORT, or HOST:PORT
+    /// Files that flight recorders wrote, folders with them (those named *.json), or where the
+    /// ranks of a running job meet: tcp://HOST:PORT, ws://HOST:PORT, or HOST:PORT
     #[arg(required = true, value_name = "FILE|FOLDER|URL")]
     pub(super) files: Vec<PathBuf>,
     /// Show these ranks alone; what went wrong is found in all of them

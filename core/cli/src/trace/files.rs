@@ -1,5 +1,5 @@
-//! Finds the files of a trace and reads them, or has a running job tell what would be in them. Knows
-//! nothing of what the ranks did.
+//! Finds the files of a trace and reads them, or has a running job tell what would be in them.
+//! Knows nothing of what the ranks did.
 
 use std::fs::File;
 use std::io::{Read, Write as _};

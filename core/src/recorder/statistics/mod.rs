@@ -90,7 +90,7 @@ impl Recorder {
         let mut counts = self.pending().counts();
         self.brief.add_to(&mut counts);
         let seconds = self.began.elapsed().as_secs_f64();
-        let mut waits = self.waits().map(|waits| waits.waits()).unwrap_or_default();
+        let mut waits = self.waits().waited;
         waits.sort_unstable_by_key(|(rank, _)| *rank);
         let slowest_peer = waits.iter().max_by_key(|(_, waited)| *waited).map(|(rank, _)| *rank);
         let peer = |(rank, waited): (u32, std::time::Duration)| PeerStats {
