@@ -6,7 +6,7 @@ for programs that were written for `torch.distributed`. Tensors are NumPy arrays
 buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from polyrank import _core
 from polyrank import _call_site as _call_site
@@ -31,11 +31,11 @@ from polyrank._objects import *
 from polyrank._reconfigure import *
 
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from polyrank.multiprocessing import spawn as spawn
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     # Few programs start others, and what they need takes a while to import.
     if name == "spawn":
         from polyrank.multiprocessing import spawn
