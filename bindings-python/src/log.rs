@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use polyrank::call_site::{CallFrame, set_call_frame_source, set_call_site_source};
+use polyrank::recorder::watch::stall_limit;
 use polyrank_log::{Level, LevelFilter, Record};
 use pyo3::prelude::*;
 
@@ -59,6 +60,12 @@ pub(crate) fn set_call_sites(call_site: Py<PyAny>, call_frames: Py<PyAny>) {
 #[pyfunction(name = "_is_log_set")]
 pub(crate) fn is_set() -> bool {
     polyrank_log::is_set()
+}
+
+/// After how many seconds it is said who is missing; 0 for never.
+#[pyfunction(name = "_stall_report_s")]
+pub(crate) fn stall_report_s() -> f64 {
+    stall_limit().map_or(0.0, |limit| limit.as_secs_f64())
 }
 
 /// Waits until what was logged is read.

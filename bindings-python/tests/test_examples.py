@@ -17,8 +17,8 @@ PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concep
          "site/concepts/collectives.md", "site/concepts/groups.md", "site/concepts/hooks.md",
          "site/concepts/logs.md", "site/concepts/members.md", "site/concepts/meshes.md",
          "site/concepts/own-backends.md", "site/concepts/reductions.md",
-         "site/concepts/transports.md", "site/concepts/windows.md", "site/start/python.md",
-         "site/start/mpi.md", "site/start/nccl.md"]
+         "site/concepts/transports.md", "site/concepts/windows.md", "site/start/launch.md",
+         "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
     "site/concepts/groups.md": (
@@ -70,6 +70,14 @@ class Tensor:
 
 def ones(size: int, device: str = ...) -> Tensor: ...
 """
+# What they use of Ray, whose types take long to read.
+RAY = """
+from typing import Any
+
+def init() -> None: ...
+def remote(cls: type[Any]) -> Any: ...
+def get(calls: list[Any]) -> list[Any]: ...
+"""
 
 
 def program(page):
@@ -93,6 +101,7 @@ def test_types(page, tmp_path):
     example = tmp_path / "example.py"
     example.write_text(program(page), encoding="utf-8")
     (tmp_path / "torch.pyi").write_text(TORCH, encoding="utf-8")
+    (tmp_path / "ray.pyi").write_text(RAY, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(example)]
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S * 3)
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()

@@ -37,6 +37,10 @@ pub const WINDOWS: Program = Program { example: "windows", script: "windows/run"
 pub const MESHES: Program = Program { example: "device_mesh", script: "device_mesh/run" };
 /// Reductions by functions of the program.
 pub const REDUCTIONS: Program = Program { example: "reductions", script: "reductions/run" };
+/// What ranks of any launcher do: they add each other up.
+pub const STEP: Program = Program { example: "step", script: "step/run" };
+/// Reductions without end, for tests of what goes wrong meanwhile.
+pub const ROUNDS: Program = Program { example: "rounds", script: "rounds/run" };
 /// The pairwise conformance cases.
 pub const CASES: Program = Program { example: "cases", script: "cases/run" };
 

@@ -16,6 +16,7 @@ pub mod nccl;
 pub mod over_store;
 pub mod processes;
 pub mod rounding;
+pub mod slurm;
 pub mod support;
 pub mod windows;
 

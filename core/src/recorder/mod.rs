@@ -19,7 +19,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod ticks;
-pub(crate) mod watch;
+pub mod watch;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

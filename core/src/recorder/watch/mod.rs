@@ -108,7 +108,7 @@ pub(crate) fn listen() {
 }
 
 /// After how long an operation is reported; none if none is.
-pub(crate) fn stall_limit() -> Option<Duration> {
+pub fn stall_limit() -> Option<Duration> {
     let text = variable::POLYRANK_STALL_REPORT.text();
     let seconds = match text.as_deref().map(str::parse::<f64>) {
         None => return Some(STALL),
