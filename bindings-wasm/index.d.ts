@@ -29,6 +29,7 @@ import type {
 } from "./js/runtime/types.js";
 
 export * from "./js/runtime/backends.js";
+export * from "./js/runtime/breakpoint.js";
 export * from "./js/runtime/lists.js";
 export * from "./js/runtime/stores.js";
 export * from "./js/runtime/types.js";
@@ -1140,6 +1141,11 @@ export interface MessageInfo {
 export interface OperationStats {
   /** The method: `allreduce`. */
   name: string;
+  /**
+   * What `recordComm` calls the operations, none without: those of other names are counted
+   * apart, as far as there are not hundreds.
+   */
+  commName: string | null;
   /** Operations that have ended, well or not. */
   count: number;
   /** Those of them that have failed. */

@@ -5,6 +5,9 @@
 dictionary OperationStats {
   /// The method: `allreduce`.
   required DOMString name;
+  /// What `record_comm` calls the operations, none without: those of other names are counted apart,
+  /// as far as there are not hundreds.
+  required DOMString? comm_name;
   /// Operations that have ended, well or not.
   required unsigned long long count;
   /// Those of them that have failed.

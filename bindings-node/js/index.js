@@ -2,7 +2,9 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { constants } from "node:buffer";
+import inspector from "node:inspector";
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 import { debuglog } from "node:util";
 
 import "./runtime/inspect.js";
@@ -18,9 +20,33 @@ install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   currentGroup: variable(),
   currentMesh: variable(),
   commName: variable(),
+  hold,
 });
 
 native.beginLog(debuglog("polyrank").enabled ? "debug" : "warn");
+
+/** Stops this rank, which is at `site`, in the debugger that is connected to the inspector. Where
+ * nobody has opened that, it is opened, and a debugger is waited for. */
+function hold(rank, site) {
+  const path = site.startsWith("file:") ? fileURLToPath(site) : site;
+  const shown = path.replace(`${process.cwd()}/`, "").replace(/:\d+$/, "");
+  native.holdAt(rank, shown);
+  try {
+    const isOpen = inspector.url() !== undefined;
+    if (!isOpen) inspector.open(0);
+    const address = inspector.url().replace("ws://", "");
+    process.stderr.write(
+      `polyrank: rank ${rank} is at its breakpoint, ${shown}, in process ${process.pid}. ` +
+        `Debugger at ${address}: node inspect ${address.split("/")[0]}, or chrome://inspect\n`,
+    );
+    // Whoever opened it before may be connected, and would not be waited for.
+    if (!isOpen) inspector.waitForDebugger();
+    // eslint-disable-next-line no-debugger
+    debugger;
+  } finally {
+    native.holdAt(rank, null);
+  }
+}
 
 /** What has a value while a callback runs, and through all that it awaits. */
 function variable() {

@@ -29,3 +29,15 @@ test("calls, bytes and times are counted, and told as text", async () => {
   assert.ok(text.endsWith("# EOF\n"));
   await group.shutdown();
 });
+
+test("operations of a name are counted apart", async () => {
+  const group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1, { groupName: "named" });
+  await group.allreduce(new Float32Array(3));
+  await pr.recordComm("layer 1", () => group.allreduce(new Float32Array(3)));
+  const { operations } = group.stats();
+  const counts = operations.map(({ name, commName, count }) => [name, commName, count]);
+  assert.deepEqual(counts, [["allreduce", null, 1], ["allreduce", "layer 1", 1]]);
+  const labels = 'rank="0",group="named",operation="allreduce",comm_name="layer 1"';
+  assert.ok(pr.metrics().includes(`polyrank_operations_total{${labels}} 1\n`));
+  await group.shutdown();
+});

@@ -14,13 +14,21 @@ from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/choosing.md",
-         "site/concepts/collectives.md", "site/concepts/groups.md", "site/concepts/hooks.md",
-         "site/concepts/logs.md", "site/concepts/members.md", "site/concepts/meshes.md",
+         "site/concepts/collectives.md", "site/concepts/debugging.md", "site/concepts/groups.md",
+         "site/concepts/hooks.md", "site/concepts/logs.md", "site/concepts/members.md",
+         "site/concepts/meshes.md",
          "site/concepts/own-backends.md", "site/concepts/reductions.md",
          "site/concepts/transports.md", "site/concepts/windows.md", "site/start/launch.md",
          "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
+    "site/concepts/debugging.md": (
+        "",
+        """
+print(f"rank {pr.get_rank()} of {pr.get_world_size()}: {loss}")
+pr.destroy_process_group()
+""",
+    ),
     "site/concepts/groups.md": (
         """
 import numpy as np
@@ -114,6 +122,7 @@ def test_types(page, tmp_path):
         ("bindings-python/README.md", "average"),
         ("site/index.md", "sum"),
         ("site/concepts/collectives.md", "rows"),
+        ("site/concepts/debugging.md", "quarter"),
         ("site/concepts/hooks.md", "hooks"),
         ("site/concepts/members.md", "members"),
         ("site/concepts/meshes.md", "meshes"),
@@ -173,5 +182,5 @@ def test_runs(page, result, size):
         assert sum(counts) == 100, printed
         return
     total = float(sum(range(size)))
-    expected = {"sum": total, "average": total / size}[result]
+    expected = {"sum": total, "average": total / size, "quarter": 0.25}[result]
     assert printed == [f"rank {rank} of {size}: {expected}\n" for rank in range(size)]

@@ -118,3 +118,30 @@ def test_the_rank_that_computes_is_the_one_that_others_wait_for(pools, size, is_
     assert all(max(peers, key=peers.get) == slow for peers in others), waited
     # It waits for all others together less than each of them waits for it.
     assert sum(waited[slow].values()) < min(peers[slow] for peers in others), waited
+
+
+def named(here):
+    group = here.make_group("named")
+    group.allreduce(np.ones(3)).wait()
+    for _ in range(2):
+        with polyrank.record_comm("layer 1"):
+            group.allreduce(np.ones(3)).wait()
+    stats, text = group.stats(), polyrank.metrics()
+    group.barrier().wait()
+    group.shutdown()
+    return stats, text
+
+
+def test_operations_of_a_name_are_counted_apart(pair):
+    for rank, (stats, text) in enumerate(pair.run(named)):
+        counts = {
+            operation["comm_name"]: operation["count"]
+            for operation in stats["operations"]
+            if operation["name"] == "allreduce"
+        }
+        assert counts == {None: 1, "layer 1": 2}
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        labels = {"rank": str(rank), "group": "named", "operation": "allreduce"}
+        samples = families["polyrank_operations"].samples
+        found = [it.value for it in samples if it.labels == {**labels, "comm_name": "layer 1"}]
+        assert found == [2]

@@ -29,6 +29,11 @@ install(native, {
   currentGroup: variable(),
   currentMesh: variable(),
   commName: variable(),
+  // Without developer tools, it goes on.
+  hold(rank, site) {
+    console.warn(`rank ${rank} is at its breakpoint, ${site}`);
+    debugger;
+  },
 });
 
 /** What has a value while a callback runs, until it awaits. */

@@ -1,6 +1,7 @@
 //! The default group, the registry of groups of this process, and the collectives over the default
 //! group. Knows no backend.
 
+mod breakpoint;
 mod choice;
 mod current;
 mod formation;
@@ -36,6 +37,10 @@ pub use crate::debug_level::{
 };
 pub use crate::generated::distributed::*;
 pub use crate::process_group::topology::compute_dims;
+#[doc(hidden)]
+pub use breakpoint::Breakpoint;
+#[cfg(feature = "tcp")]
+pub use breakpoint::{BreakpointOptions, breakpoint};
 pub use choice::{BackendInfo, BuildInfo, Recommendation, build_info, recommend_backend};
 pub use current::{current_process_group, with_process_group, with_process_group_async};
 use formation::{form, group_options};

@@ -65,6 +65,7 @@ export default defineConfig({
             { text: "Reductions", link: "/concepts/reductions" },
             { text: "Hooks", link: "/concepts/hooks" },
             { text: "Reading a hang", link: "/concepts/hangs" },
+            { text: "Debugging", link: "/concepts/debugging" },
             { text: "Logs", link: "/concepts/logs" },
             { text: "Troubleshooting", link: "/concepts/troubleshooting" },
             { text: "Differences from torch.distributed", link: "/concepts/differences" },

@@ -8,7 +8,9 @@ use polyrank::backend::{
     register_backend,
 };
 use polyrank::device_mesh::{MeshOptions, init_device_mesh};
-use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::distributed::{
+    BreakpointOptions, InitOptions, breakpoint, destroy_process_group, init_process_group,
+};
 use polyrank::options::AllreduceOptions;
 use polyrank::store::Store;
 use polyrank::{
@@ -32,6 +34,9 @@ fn main() -> polyrank::Result<()> {
     for batch in batches {
         backward(batch, prepared.tensor());
         prepared.run()?;
+    }
+    for _step in 0..3 {
+        breakpoint(BreakpointOptions::default().rank(2).skip(100))?;
     }
     work_off(&group)?;
     farthest_from_zero(&group, vec![-2.0, 1.0])?;

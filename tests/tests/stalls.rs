@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use polyrank::distributed::{NewGroupOptions, new_group};
+use polyrank::distributed::{BreakpointOptions, NewGroupOptions, breakpoint, new_group};
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{GroupOptions, ProcessGroup};
@@ -356,6 +356,31 @@ fn a_stopped_rank_is_named() {
     for rank in [0, 2] {
         let expected = "allreduce #2 of group default_pg: ranks 0, 2 have waited for N s; \
                         rank 1 did not answer: stopped, gone, or cut off from the store";
+        assert_eq!(said(&ended, rank)[0], expected, "{}", ended[rank].output);
+    }
+}
+
+#[test]
+fn a_rank_at_its_breakpoint_is_named() {
+    let test = "a_rank_at_its_breakpoint_is_named";
+    let line = line!() + 11;
+    let ended = job(test, 3, |group| {
+        let store = group.get_group_store();
+        if group.rank() == 2 {
+            store.set("id", std::process::id().to_string().as_bytes()).unwrap();
+        }
+        let (id, own) = (String::from_utf8(store.get("id").unwrap()).unwrap(), group.clone());
+        std::thread::spawn(move || {
+            until_said(&own, &[0, 1]);
+            let _ = std::process::Command::new("kill").args(["-CONT", &id]).status();
+        });
+        breakpoint(BreakpointOptions::default().rank(2)).unwrap();
+    });
+    for rank in [0, 1] {
+        let expected = format!(
+            "barrier #1 of group default_pg: ranks 0, 1 have waited for N s; rank 2 is at its \
+             breakpoint, tests/tests/stalls.rs:{line}"
+        );
         assert_eq!(said(&ended, rank)[0], expected, "{}", ended[rank].output);
     }
 }

@@ -376,6 +376,8 @@ export interface Platform {
   currentMesh: Variable<object>;
   /** The name of the innermost `recordComm`. */
   commName: Variable<string>;
+  /** Stops this rank in the platform's debugger; `site` is where the program calls that. */
+  hold(rank: number, site: string): void;
   /** Called with an operation that somebody begins to wait for: may look whether it is over. */
   awaited?(operation: object): void;
 }

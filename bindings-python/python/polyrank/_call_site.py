@@ -33,7 +33,7 @@ def call_site() -> str | None:
     waits = main is not None and main.f_code.co_filename == threading.__file__
     others = list(frames.values())
     for frame in [*others, main] if waits else [main, *others]:
-        site = _of(frame)
+        site = site_of(frame)
         if site is not None:
             return site
     return None
@@ -50,7 +50,7 @@ def call_frames() -> list[tuple[str, str, int]]:
     return [(frame.f_code.co_name, path, frame.f_lineno) for frame, path in own]
 
 
-def _of(frame: FrameType | None) -> str | None:
+def site_of(frame: FrameType | None) -> str | None:
     """The innermost line of the program in this thread, if it has one."""
     for own, path in _own(frame):
         shown = path.removeprefix(os.path.join(os.getcwd(), ""))

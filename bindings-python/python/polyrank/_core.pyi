@@ -115,6 +115,7 @@ __all__ = [
     "backend_unavailable_reason",
     "barrier",
     "batch_isend_irecv",
+    "breakpoint",
     "broadcast",
     "broadcast_object_list",
     "build_info",
@@ -3036,6 +3037,22 @@ def build_info() -> dict[str, Any]:
 def recommend_backend() -> dict[str, Any]:
     """Which backends are best here, by the devices and the network of this host and the launcher of
     this process.
+    """
+
+def breakpoint(rank: SupportsIndex = 0, skip: SupportsIndex = 0, timeout_s: _Duration | None = ..., group: ProcessGroup | NonGroupMember | None = None) -> None:
+    """Stops one rank in the debugger of its language; the other ranks of the group wait in a barrier
+    until it goes on. All ranks of the group call it. In Python that is `pdb`, in the frame of the
+    caller; in JavaScript what is connected to the inspector, or a browser's developer tools; in
+    Rust the rank waits for a debugger that attaches to its process.
+
+    - `rank`: the rank that stops, a global rank.
+    - `skip`: the first so many calls of this line do nothing.
+    - `timeout_s`: how long the others wait; zero: without limit; none: as long as the group's
+      operations may take. Groups of this process that have a shorter limit have this one from
+      then on, as one steps through their operations slowly.
+    - `group`: its ranks wait for one another; none: the default group.
+
+    Raises `InvalidGroupError`, `NotInitializedError`, `RankNotInGroupError`, `RankFailedError`, `CollectiveTimeoutError`, `UnsupportedError`.
     """
 
 def init_device_mesh(device_type: str, mesh_shape: Sequence[SupportsIndex], mesh_dim_names: Sequence[str] | None = None, backend_override: object | None = None) -> DeviceMesh:

@@ -539,6 +539,30 @@ fn py_recommend_backend<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_RECOMMEND_BACKEND", positional, keywords)
 }
 
+/// Stops one rank in the debugger of its language; the other ranks of the group wait in a barrier
+/// until it goes on. All ranks of the group call it. In Python that is `pdb`, in the frame of the
+/// caller; in JavaScript what is connected to the inspector, or a browser's developer tools; in
+/// Rust the rank waits for a debugger that attaches to its process.
+///
+/// - `rank`: the rank that stops, a global rank.
+/// - `skip`: the first so many calls of this line do nothing.
+/// - `timeout_s`: how long the others wait; zero: without limit; none: as long as the group's
+///   operations may take. Groups of this process that have a shorter limit have this one from
+///   then on, as one steps through their operations slowly.
+/// - `group`: its ranks wait for one another; none: the default group.
+///
+/// Raises `InvalidGroupError`, `NotInitializedError`, `RankNotInGroupError`, `RankFailedError`, `CollectiveTimeoutError`, `UnsupportedError`.
+#[pyfunction]
+#[pyo3(name = "breakpoint", signature = (*positional, **keywords), text_signature = "(rank=0, skip=0, timeout_s=3600, group=None)")]
+fn py_breakpoint<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_BREAKPOINT, positional, keywords)?;
+    implementations::distributed::breakpoint(py, call)
+}
+
 /// Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
 /// than that, the last ones are not in it. Makes the default group if there is none.
 ///
@@ -1292,6 +1316,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_get_default_backend_for_device, module)?)?;
     module.add_function(wrap_pyfunction!(py_build_info, module)?)?;
     module.add_function(wrap_pyfunction!(py_recommend_backend, module)?)?;
+    module.add_function(wrap_pyfunction!(py_breakpoint, module)?)?;
     module.add_function(wrap_pyfunction!(py_init_device_mesh, module)?)?;
     module.add_function(wrap_pyfunction!(py_current_device_mesh, module)?)?;
     module.add_function(wrap_pyfunction!(py_extend_device_mesh, module)?)?;

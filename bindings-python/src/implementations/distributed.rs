@@ -3,8 +3,8 @@
 use polyrank::backend::{Direction, WaitIntent};
 use polyrank::calls::Object;
 use polyrank::calls::parameters::distributed::*;
-use polyrank::distributed;
 use polyrank::process_group::MessageRequest;
+use polyrank::{Error, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
@@ -59,6 +59,37 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
 pub(crate) fn record_comm<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let name: String = call.take(record_comm::NAME)?;
     Ok(Bound::new(py, CommNameBlock::new(&PyString::new(py, &name)))?.into_any())
+}
+
+/// Holds one rank in pdb, while the others wait.
+pub(crate) fn breakpoint<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    if call.is_left_out(breakpoint::GROUP)? {
+        return nothing(py);
+    }
+    let (rank, skip): (u32, u32) = (call.take(breakpoint::RANK)?, call.take(breakpoint::SKIP)?);
+    let limit = call.take(breakpoint::TIMEOUT_S)?;
+    let group = call.group_at(breakpoint::GROUP)?;
+    let module = py.import("polyrank._breakpoint")?;
+    let caller = module.call_method1("caller", (skip,))?;
+    if caller.is_none() {
+        return nothing(py);
+    }
+    let breakpoint = distributed::Breakpoint::new(Some(group), rank, limit).or_raise(py)?;
+    let held = match breakpoint.is_held() {
+        true => Some(module.call_method1("hold", (rank, caller))?),
+        false => None,
+    };
+    // The others wait, whether or not this rank could be held.
+    detached(py, || breakpoint.pass_here())?;
+    match held {
+        Some(held) if held.is_instance_of::<PyString>() => {
+            let (who, operation) = (held.extract()?, "breakpoint".to_owned());
+            Err::<(), _>(Error::Unsupported { who, operation }).or_raise(py)?;
+        }
+        Some(go_on) => drop(go_on.call0()?),
+        None => {}
+    }
+    nothing(py)
 }
 
 /// Registers a backend that is written in Python.

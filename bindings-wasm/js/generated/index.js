@@ -143,6 +143,7 @@ export {
   setTimeout,
   splitGroup,
 } from "./functions.js";
+export { breakpoint } from "../runtime/breakpoint.js";
 export { recordComm } from "../runtime/comm_name.js";
 export { currentDeviceMesh, withDeviceMesh } from "../runtime/meshes.js";
 export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";

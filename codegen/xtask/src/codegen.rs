@@ -171,6 +171,7 @@ fn declarations(workspace: &Workspace, generated: &Files) -> Result<Declarations
         .map(|name| text(format!("bindings-python/python/polyrank/{name}")));
     let script = ["index.d.ts", "js/runtime/types.d.ts"].into_iter().chain([
         "js/runtime/backends.d.ts",
+        "js/runtime/breakpoint.d.ts",
         "js/runtime/lists.d.ts",
         "js/runtime/stores.d.ts",
     ]);

@@ -398,6 +398,13 @@ pub trait Backend: Send + Sync + 'static {
         let _ = (request, until);
         Ok(None)
     }
+    /// Has the connection to `peer` end as it does where a cable is pulled, for tests of programs;
+    /// whether there was one that could.
+    #[cfg(feature = "tcp")]
+    fn disconnect(&self, peer: u32) -> bool {
+        let _ = peer;
+        false
+    }
     /// The windows of the group; none where it has no such thing.
     fn windows(&self) -> Option<&dyn Windows> {
         None

@@ -1,5 +1,6 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
+mod kept;
 mod messages;
 mod shutdown_driver;
 
@@ -289,6 +290,11 @@ impl Backend for ScheduledBackend {
         sender
     }
 
+    #[cfg(feature = "tcp")]
+    fn disconnect(&self, peer: u32) -> bool {
+        self.driver.disconnect(peer)
+    }
+
     fn windows(&self) -> Option<&dyn Windows> {
         Some(self)
     }
@@ -302,8 +308,7 @@ impl Backend for ScheduledBackend {
             if self.driver.wait(completion, until) {
                 return true;
             }
-            // Also at the end of a short wait: who waits in slices stalls all the same. A look at
-            // whether it is done does not wait for the store.
+            // Also at the end of a short wait, for who waits in slices. A glance does not wait.
             if !glance {
                 self.inspector.inspect();
             }
@@ -509,18 +514,6 @@ impl ScheduledBackend {
         untold.map_or(Ok(()), Err)
     }
 
-    /// Keeps what copies cost here for the next group, if this rank does that, once. What a broken
-    /// group has measured may be its end.
-    fn keep_prices(&self) {
-        let kept = self.kept_prices.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(kept) = kept
-            && !self.driver.is_inherited()
-            && !self.driver.is_broken()
-        {
-            kept.keep(self.driver.known_prices());
-        }
-    }
-
     /// Whether an operation goes over the board. All ranks decide alike.
     fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
         self.has_board
@@ -582,13 +575,6 @@ impl ScheduledBackend {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-}
-
-impl Drop for ScheduledBackend {
-    fn drop(&mut self) {
-        // Of a group that nobody has ended.
-        self.keep_prices();
     }
 }
 

@@ -271,6 +271,14 @@ variables! {
             unset: "nothing is kept",
             reader: "backends `tcp` and `websocket`, as for `POLYRANK_COPY_PRICES`"
         }
+        /// Faults on purpose, for tests of programs: before operations of a rank it is late, killed
+        /// or stopped, or loses a connection. See [Debugging](../concepts/debugging).
+        POLYRANK_CHAOS {
+            values: "entries as `delay=5ms@2`, `delay=1ms-5ms@*`, `kill=1#40`, `stop=1#40`, \
+                     `drop=0-1#40` and `seed=7`, with commas between them",
+            unset: "no faults",
+            reader: "whatever makes a group"
+        }
         /// How much is compared before operations are issued. With `DETAIL`, ranks of the backends
         /// `mpi` and `nccl` compare through the store what they run; ranks of the others always do.
         POLYRANK_DEBUG {

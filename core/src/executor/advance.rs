@@ -1,10 +1,11 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
+mod known;
+
 use std::sync::{Arc, Weak};
 
 use super::broken_group::{BrokenGroup, Cause, GroupIdentity, StallReport};
 use super::closed::ClosedTransport;
-use super::exchange_choice::ExchangeChoice;
 use super::finished_operation::FinishedOperation;
 use super::operation::SmallOperation;
 use super::operation::{Envelope, Message, Operation};
@@ -12,12 +13,10 @@ use super::probes::Probe;
 use super::slot_exchange::SlotExchange;
 use super::small_collective::SmallAttempt;
 use super::state::State;
-use super::stores_choice::StoresChoice;
 use crate::clock::Instant;
 use crate::completion::{Completion, error_of};
 use crate::generated::error::Error;
 use crate::kernels;
-use crate::price::KnownPrices;
 #[cfg(feature = "tcp")]
 use crate::recorder::Waits;
 use crate::spin::{SpinBudget, cores};
@@ -104,30 +103,10 @@ impl Executor {
         self
     }
 
-    /// Begins with what copies cost in an earlier group. All ranks begin with the same, before
-    /// their first operation and after [`Executor::with_board`].
-    #[must_use]
-    pub fn with_known_prices(mut self, known: &Arc<KnownPrices>) -> Executor {
-        if !known.is_empty() {
-            self.state.stores = StoresChoice::of_known(known);
-            let exchange = self.state.exchange.as_mut();
-            if let Some(choice) = exchange.and_then(|it| it.choice.as_deref_mut()) {
-                *choice = ExchangeChoice::of_known(known);
-            }
-        }
-        self
-    }
-
-    /// What copies cost, as far as this rank knows.
-    pub fn known_prices(&self) -> KnownPrices {
-        let mut known = KnownPrices::default();
-        self.transport.add_prices(&mut known);
-        self.state.stores.add_prices(&mut known);
-        let exchange = self.state.exchange.as_ref();
-        if let Some(choice) = exchange.and_then(|it| it.choice.as_deref()) {
-            choice.add_prices(&mut known);
-        }
-        known
+    /// As [`Transport::disconnect`].
+    #[cfg(feature = "tcp")]
+    pub fn disconnect(&mut self, peer: Rank) -> bool {
+        self.transport.disconnect(peer)
     }
 
     /// For whom operations wait, and have waited up to `now`.

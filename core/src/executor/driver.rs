@@ -186,6 +186,11 @@ impl Driver {
         if self.is_inherited() { None } else { self.lock().untold() }
     }
 
+    /// As [`Transport::disconnect`](crate::transport::Transport::disconnect).
+    pub fn disconnect(&self, peer: u32) -> bool {
+        !self.is_inherited() && self.lock().disconnect(peer)
+    }
+
     /// What copies cost, as far as this rank knows.
     pub fn known_prices(&self) -> KnownPrices {
         if self.is_inherited() { KnownPrices::default() } else { self.lock().known_prices() }

@@ -209,6 +209,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
     &DISTRIBUTED_BUILD_INFO,
     &DISTRIBUTED_RECOMMEND_BACKEND,
+    &DISTRIBUTED_BREAKPOINT,
     &DISTRIBUTED_INIT_DEVICE_MESH,
     &DISTRIBUTED_CURRENT_DEVICE_MESH,
     &DISTRIBUTED_EXTEND_DEVICE_MESH,
@@ -3929,6 +3930,35 @@ pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
     prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
+};
+
+/// `distributed.breakpoint`
+pub static DISTRIBUTED_BREAKPOINT: Method = Method {
+    interface: "distributed",
+    name: "breakpoint",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("rank", Type::Int, Role::None, Constant::Int(0)),
+            optional("skip", Type::Int, Role::None, Constant::Int(0)),
+            optional(
+                "timeout_s",
+                Type::Nullable(&Type::Duration),
+                Role::Timeout,
+                Constant::Seconds(3600.0),
+            ),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::None,
+                Constant::Null,
+            ),
+        ],
+    }],
 };
 
 /// `distributed.init_device_mesh`

@@ -269,6 +269,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_BREAKPOINT",
+        method: &calls::DISTRIBUTED_BREAKPOINT,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::breakpoint(call)))),
+    },
+    Entry {
         key: "DISTRIBUTED_BROADCAST",
         method: &calls::DISTRIBUTED_BROADCAST,
         order: Order::Free,

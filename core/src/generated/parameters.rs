@@ -910,6 +910,17 @@ pub mod distributed {
         /// `device`
         pub const DEVICE: usize = 0;
     }
+    /// `distributed.breakpoint`
+    pub mod breakpoint {
+        /// `rank`
+        pub const RANK: usize = 0;
+        /// `skip`
+        pub const SKIP: usize = 1;
+        /// `timeout_s`
+        pub const TIMEOUT_S: usize = 2;
+        /// `group`
+        pub const GROUP: usize = 3;
+    }
     /// `distributed.init_device_mesh`
     pub mod init_device_mesh {
         /// `device_type`

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
+use super::hooks::Hooks;
 use super::liveness::Liveness;
 use super::memberships::Memberships;
 use super::reconfigure::{Site, SurvivorCalls};
@@ -59,6 +60,8 @@ impl GroupOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.check_options()?;
         self.backend.check()?;
+        #[cfg(feature = "tcp")]
+        super::chaos::of_environment()?;
         // Without the feature there is no way by the host.
         let is_served = self.backend.serves("cuda") && !self.backend.stages_cuda();
         let is_served = is_served || cfg!(feature = "cuda");
@@ -343,6 +346,12 @@ impl Inner {
     /// That of a new group, without members.
     fn first(identity: u64, name: &str, options: GroupOptions, cpu: Arc<dyn Backend>) -> Inner {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let hooks = Arc::<Hooks>::default();
+        // What is wrong with them is told when options are checked.
+        #[cfg(feature = "tcp")]
+        if let Ok(Some(faults)) = super::chaos::of_environment() {
+            hooks.set_faults(faults);
+        }
         Inner {
             identity,
             epoch: 0,
@@ -366,7 +375,7 @@ impl Inner {
             monitored_barriers: AtomicU64::new(0),
             survivor_calls: SurvivorCalls::default(),
             options,
-            hooks: Arc::default(),
+            hooks,
             hints: Arc::default(),
             #[cfg(feature = "tcp")]
             recorder: Recorder::new(GroupFacts { name: name.into(), ..GroupFacts::default() }),

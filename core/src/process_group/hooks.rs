@@ -6,9 +6,13 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(feature = "tcp")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+#[cfg(feature = "tcp")]
+use super::chaos::Faults;
 use super::hook_arguments::of_collective;
 use super::memberships::Memberships;
 use super::{Inner, ProcessGroup};
@@ -44,6 +48,9 @@ pub(super) struct Hooks {
     asks_operations: AtomicBool,
     /// Whether this rank ended the group by its own will, of which abort hooks do not tell.
     is_own_end: AtomicBool,
+    /// What the environment has happen before operations.
+    #[cfg(feature = "tcp")]
+    faults: OnceLock<Arc<Faults>>,
 }
 
 /// Hooks by their numbers.
@@ -229,6 +236,10 @@ impl ProcessGroup {
         let rank = self.rank();
         let arguments = PreHookArgs { op_id: number, rank, comm_name: told, ..arguments() };
         let name = arguments.name;
+        #[cfg(feature = "tcp")]
+        if let Some(faults) = self.inner.hooks.faults.get() {
+            self.suffer(faults, name);
+        }
         for (id, hook) in hooks.pre.iter() {
             let title = comm_name.as_ref().map_or_else(|| name.to_owned(), |it| it.beside(name));
             let why = |what: &str| format!("its pre-hook {id} stopped {title} #{number}: {what}");
@@ -294,12 +305,22 @@ impl Hooks {
         let KnownHooks { pre, post, completion, abort } = &changed;
         let has_none = pre.is_empty() && post.is_empty() && completion.is_empty();
         let asks_operations = self.asks_operations.load(Ordering::Relaxed);
+        #[cfg(feature = "tcp")]
+        let has_none = has_none && self.faults.get().is_none();
         let is_watched = !has_none || (asks_operations && !abort.is_empty());
         self.is_watched.store(is_watched, Ordering::Relaxed);
         // What a hook holds is dropped after the lock, as dropping may run any code.
         let before = std::mem::replace(&mut *known, Arc::new(changed));
         drop(known);
         drop(before);
+    }
+
+    /// Has these happen before operations.
+    #[cfg(feature = "tcp")]
+    pub(super) fn set_faults(&self, faults: Arc<Faults>) {
+        // Groups are given them once, when they are made.
+        let _ = self.faults.set(faults);
+        self.is_watched.store(true, Ordering::Relaxed);
     }
 
     /// Forgets all: the group was left. Hooks may hold what holds the group.

@@ -24,6 +24,8 @@ use crate::tensor::{
 use crate::work::Work;
 
 mod assembly;
+#[cfg(feature = "tcp")]
+mod chaos;
 mod check;
 mod check_lists;
 mod comparisons;

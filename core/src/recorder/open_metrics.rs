@@ -74,7 +74,11 @@ fn by_labels(groups: &[ProcessGroupStats]) -> BTreeMap<String, OperationStats> {
     let mut all = BTreeMap::<String, OperationStats>::new();
     for group in groups {
         for operation in &group.operations {
-            let labels = format!("{},operation=\"{}\"", of_group(group), escaped(&operation.name));
+            let mut labels =
+                format!("{},operation=\"{}\"", of_group(group), escaped(&operation.name));
+            if let Some(name) = &operation.comm_name {
+                labels.push_str(&format!(",comm_name=\"{}\"", escaped(name)));
+            }
             let known = all.entry(labels).or_default();
             known.count += operation.count;
             known.failed += operation.failed;
@@ -138,11 +142,13 @@ mod tests {
             below: vec![1; PUBLISHED_BITS.len()],
             ..OperationStats::default()
         };
+        let comm_name = Some("layer \"1\"".to_owned());
+        let named = OperationStats { comm_name, ..operation.clone() };
         let peer = PeerStats { rank: 0, global_rank: 4, waited_seconds: 0.25 };
         let group = ProcessGroupStats {
             group: "a \"b\\\n".to_owned(),
             global_rank: 7,
-            operations: vec![operation],
+            operations: vec![operation, named],
             peers: vec![peer],
             ..ProcessGroupStats::default()
         };
@@ -155,6 +161,10 @@ mod tests {
         let expected = [
             "polyrank_up{rank=\"8\"} 0".to_owned(),
             format!("polyrank_operations_total{{{labels},operation=\"allreduce\"}} 6"),
+            format!(
+                "polyrank_operations_total{{{labels},operation=\"allreduce\",\
+                 comm_name=\"layer \\\"1\\\"\"}} 6"
+            ),
             format!("polyrank_operation_bytes_total{{{labels},operation=\"allreduce\"}} 48"),
             bucket("2.56e-7", 2),
             bucket("+Inf", 4),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::note::OperationNote;
-use super::statistics::Counts;
+use super::statistics::{Counts, counts_of};
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
 use crate::call_site::CallFrame;
 use crate::clock::Instant;
@@ -167,7 +167,7 @@ impl PendingOperations {
 
 /// Counts what is known of an operation.
 fn count(operation: &RecordedOperation, counts: &mut Counts) {
-    let counts = counts.entry(operation.name).or_default();
+    let counts = counts_of(counts, (operation.name, operation.comm_name.clone()));
     match (&operation.end, operation.issued) {
         (None, _) => counts.open += 1,
         (Some(RecordedEnd { error: Some(_), .. }), _) => counts.add_failed(),

@@ -258,6 +258,13 @@ pub trait Transport: Send {
     }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
+    /// Has the open connection to `peer` end as it does where a cable is pulled, for tests of
+    /// programs; whether there was one that could.
+    #[cfg(feature = "tcp")]
+    fn disconnect(&mut self, peer: Rank) -> bool {
+        let _ = peer;
+        false
+    }
     /// Whether connections are being opened for which descriptors are held that are closed then.
     fn is_joining(&self) -> bool {
         false

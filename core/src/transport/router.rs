@@ -85,6 +85,11 @@ where
         of_peer!(self, peer, connect());
     }
 
+    #[cfg(feature = "tcp")]
+    fn disconnect(&mut self, peer: Rank) -> bool {
+        of_peer!(self, peer, disconnect())
+    }
+
     fn is_joining(&self) -> bool {
         self.first.is_joining() || self.second.is_joining()
     }

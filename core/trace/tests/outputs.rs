@@ -54,6 +54,29 @@ fn every_operation_is_in_the_drawing_and_those_that_hang_are_marked() {
 }
 
 #[test]
+fn names_of_the_user_are_in_words_drawings_and_trace_events() {
+    let mut dumps = World::new(2, &step()).dumps();
+    for dump in &mut dumps {
+        for entry in dump["entries"].as_array_mut().unwrap() {
+            entry["comm_name"] = "layer 1".into();
+        }
+        dump["entries"].as_array_mut().unwrap().truncate(1);
+        dump["entries"][0]["state"] = "started".into();
+        dump["entries"][0]["time_discovered_completed_ns"] = Value::Null;
+        dump["entries"][0]["retired"] = false.into();
+    }
+    let files = dumps.iter().map(|dump| read("dump.json", &dump.to_string()).unwrap());
+    let job = Job::new(files.collect()).unwrap();
+    let named = "allreduce #0 (\"layer 1\") of default_pg";
+    let report = job.report(&Selection::default());
+    assert!(report.contains(named), "{report}");
+    let svg = job.svg(&Selection::default());
+    assert!(svg.contains("layer 1"), "{svg}");
+    let events = job.perfetto(&Selection::default()).to_string();
+    assert!(events.contains(&named.replace('"', "\\\"")), "{events}");
+}
+
+#[test]
 fn a_rank_without_a_file_has_its_row() {
     let job = job_of(&World::new(3, &step()).gathered(&[1]));
     let svg = job.svg(&Selection::default());

@@ -215,6 +215,16 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
 }
 
+/// Waits at a breakpoint, at which the language has held its rank.
+pub(crate) async fn breakpoint(mut call: Invocation) -> Result<Answer> {
+    if call.is_outside(breakpoint::GROUP) {
+        return ().into_answer();
+    }
+    let (group, rank) = (call.group(breakpoint::GROUP)?, call.take(breakpoint::RANK)?);
+    let limit: Option<Duration> = call.take(breakpoint::TIMEOUT_S)?;
+    distributed::Breakpoint::new(Some(group), rank, limit)?.pass().await.into_answer()
+}
+
 /// Sums sparse tensors of all ranks.
 pub(crate) async fn all_reduce_sparse(call: Invocation) -> Result<Answer> {
     if call.is_outside(all_reduce_sparse::GROUP) {

@@ -35,6 +35,7 @@ fn operation(operation: OperationStats) -> Result<Answer> {
     let number = |number: u64| Answer::Int(i64::try_from(number).unwrap_or(i64::MAX));
     Ok(Answer::Record(vec![
         ("name", operation.name.into_answer()?),
+        ("comm_name", operation.comm_name.into_answer()?),
         ("count", number(operation.count)),
         ("failed", number(operation.failed)),
         ("in_flight", number(operation.in_flight)),

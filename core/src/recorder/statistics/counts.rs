@@ -2,8 +2,8 @@
 //! their call returned, and of others. Knows nothing of groups, and no text.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::histogram::{Histogram, SharedHistogram};
 
@@ -31,8 +31,21 @@ pub(in crate::recorder) struct MethodCounts {
     pub(super) times: Histogram,
 }
 
-/// What was counted, by the name of the method.
-pub(in crate::recorder) type Counts = BTreeMap<&'static str, MethodCounts>;
+/// What was counted, by the name of the method, and what the user calls its operations.
+pub(in crate::recorder) type Counts = BTreeMap<CountedName, MethodCounts>;
+pub(in crate::recorder) type CountedName = (&'static str, Option<Arc<str>>);
+
+/// So many kinds of operations of a group are told apart; names of the user beyond that are not.
+const MAX_KINDS: usize = 256;
+
+/// What is counted of the operations of this method that the user calls so.
+pub(in crate::recorder) fn counts_of(
+    counts: &mut Counts,
+    (method, name): CountedName,
+) -> &mut MethodCounts {
+    let is_told = counts.len() < MAX_KINDS || counts.contains_key(&(method, name.clone()));
+    counts.entry((method, name.filter(|_| is_told))).or_default()
+}
 
 impl MethodCounts {
     /// Counts an operation that has ended well after so long.
@@ -152,7 +165,7 @@ impl<const METHODS: usize> BriefCounts<METHODS> {
             if count == 0 {
                 continue;
             }
-            let counted = counts.entry(name_of(place).unwrap_or("?")).or_default();
+            let counted = counts.entry((name_of(place).unwrap_or("?"), None)).or_default();
             counted.ended += count;
             counted.bytes = counted.bytes.wrapping_add(sum(|tally| &tally.bytes));
             let Some(timed) = timed.get() else { continue };
@@ -213,7 +226,7 @@ mod tests {
         counts.add(3, 1, None);
         let mut all = Counts::new();
         counts.add_to(&mut all, |place| ["a", "b", "c"].get(place).copied());
-        let found: Vec<_> = all.iter().map(|(name, it)| (*name, it.ended, it.bytes)).collect();
+        let found: Vec<_> = all.iter().map(|((name, _), it)| (*name, it.ended, it.bytes)).collect();
         assert_eq!(found, [("a", 10_000, 30_000), ("b", 20_000, 60_000), ("c", 10_000, 30_000)]);
     }
 

@@ -11,8 +11,8 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use counts::MethodCounts;
-pub(super) use counts::{ALL_TIMED, BriefCounts, Counts, TimedCall, is_timed};
+pub(super) use counts::{ALL_TIMED, BriefCounts, Counts, TimedCall, counts_of, is_timed};
+use counts::{CountedName, MethodCounts};
 pub(super) use histogram::PUBLISHED_BITS;
 
 use super::Recorder;
@@ -31,7 +31,7 @@ pub struct ProcessGroupStats {
     pub size: u32,
     /// For how long it has been counted, in seconds.
     pub seconds: f64,
-    /// What was called, by the name of the method.
+    /// What was called, by the name of the method and what the user calls it.
     pub operations: Vec<OperationStats>,
     /// The ranks for which this one has waited, by rank, since they are members.
     pub peers: Vec<PeerStats>,
@@ -45,6 +45,10 @@ pub struct ProcessGroupStats {
 pub struct OperationStats {
     /// The method: `allreduce`.
     pub name: String,
+    /// What [`record_comm`](crate::record_comm) calls the operations: those of other names are
+    /// counted apart, as far as there are not hundreds.
+    #[serde(default)]
+    pub comm_name: Option<String>,
     /// Operations that have ended, well or not.
     pub count: u64,
     /// Those of them that have failed.
@@ -111,13 +115,14 @@ impl Recorder {
     }
 }
 
-fn operation(name: &str, counts: &MethodCounts) -> OperationStats {
+fn operation((name, comm_name): CountedName, counts: &MethodCounts) -> OperationStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let quantile = |share| counts.times.quantile(share).map_or(0.0, seconds);
     let total_seconds = seconds(counts.times.sum());
     let is_timed = total_seconds > 0.0;
     OperationStats {
         name: name.to_owned(),
+        comm_name: comm_name.map(|name| name.as_ref().to_owned()),
         count: counts.ended,
         failed: counts.failed,
         in_flight: counts.open,

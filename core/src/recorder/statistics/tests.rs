@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::recorder::{OperationStats, ProcessGroupStats};
 use crate::store::{HashStore, Store};
-use crate::{GroupOptions, ProcessGroup};
+use crate::{GroupOptions, ProcessGroup, record_comm};
 
 /// What each rank's `run` returns in a group of so many threads.
 fn in_group<T: Send>(size: u32, run: impl Fn(&ProcessGroup) -> T + Sync) -> Vec<T> {
@@ -112,4 +112,29 @@ fn of_what_is_forgotten_while_it_is_in_flight_the_end_is_counted() {
     let (received, sent) = (of(&all[0], "recv"), of(&all[1], "send"));
     assert_eq!((received.count, received.in_flight, received.bytes), (2500, 0, 10_000));
     assert_eq!((sent.count, sent.bytes), (2500, 10_000));
+}
+
+#[test]
+fn what_the_user_calls_otherwise_is_counted_apart() {
+    let all = in_group(2, |group| {
+        let mut small = [1f32; 3];
+        group.allreduce(&mut small, ()).unwrap();
+        for name in ["layer 1", "layer 2", "layer 1"] {
+            record_comm(name, || group.allreduce(&mut small, ())).unwrap();
+        }
+        // Of hundreds of names, not all are told apart.
+        for step in 0..1000 {
+            let name = format!("step {step}");
+            record_comm(&name, || group.broadcast(&mut small, ())).unwrap();
+        }
+        group.stats().unwrap()
+    });
+    for stats in &all {
+        let of = |name: &'static str| stats.operations.iter().filter(move |it| it.name == name);
+        let counts: Vec<_> =
+            of("allreduce").map(|it| (it.comm_name.as_deref(), it.count)).collect();
+        assert_eq!(counts, [(None, 1), (Some("layer 1"), 2), (Some("layer 2"), 1)]);
+        assert_eq!(of("broadcast").map(|it| it.count).sum::<u64>(), 1000);
+        assert!((200..260).contains(&of("broadcast").count()));
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call_site::held_at;
 use crate::clock::Instant;
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
@@ -19,6 +20,9 @@ pub(super) struct Place {
     /// Where in the program it is, if its language can tell: `train.py:88 in step`.
     #[serde(default)]
     pub(super) site: Option<String>,
+    /// Where a debugger holds it, if one does.
+    #[serde(default)]
+    pub(super) held: Option<String>,
 }
 
 /// What a rank has called in a group.
@@ -68,7 +72,8 @@ impl Place {
                 last: last.as_ref().map(called),
             }
         };
-        Place { answers, groups: all().into_iter().filter(is_its).map(place).collect(), site }
+        let groups = all().into_iter().filter(is_its).map(place).collect();
+        Place { answers, groups, site, held: held_at(rank) }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

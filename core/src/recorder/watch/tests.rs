@@ -29,6 +29,7 @@ fn place(group: &str, open: Vec<CalledOperation>, last: Option<CalledOperation>)
         answers: 1,
         groups: vec![GroupPlace { group: group.to_owned(), open, last, first_open: None }],
         site: None,
+        held: None,
     }
 }
 
@@ -97,6 +98,14 @@ fn a_store_that_cannot_be_asked_is_said_to_be_the_reason() {
         said.ends_with("rank 1 may be anywhere (ranks cannot be asked where they are: it is gone)"),
         "{said}"
     );
+}
+
+#[test]
+fn a_rank_that_a_debugger_holds_is_said_to_be_there() {
+    let held = Some("train.py:17".to_owned());
+    let place = place("dp", Vec::new(), Some(collective("allreduce", 6, false)));
+    let said = said(2, [(1, Place { held, ..place })]);
+    assert_eq!(said, "rank 0 has waited for 10 s; rank 1 is at its breakpoint, train.py:17");
 }
 
 #[test]

@@ -78,6 +78,9 @@ fn where_is(
         };
         return Standing::Elsewhere(text.to_owned());
     };
+    if let Some(held) = &place.held {
+        return Standing::Elsewhere(format!("at its breakpoint, {held}"));
+    }
     let here = place.group(&group.name);
     if operation.is_collective && here.is_some_and(|here| here.has_open(operation.sequence)) {
         return Standing::Waits;
@@ -120,7 +123,7 @@ impl Others {
 
     fn text(&self) -> String {
         let part = |(text, who): &(String, Vec<u32>)| {
-            let is = match text.starts_with("in ") {
+            let is = match text.starts_with("in ") || text.starts_with("at ") {
                 true if who.len() == 1 => " is",
                 true => " are",
                 false => "",

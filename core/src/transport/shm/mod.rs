@@ -42,6 +42,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::net::{Shutdown, shutdown};
+
 use self::attach::PeerMemory;
 use self::incoming::IncomingLane;
 use self::joining::Dial;
@@ -325,6 +327,14 @@ impl Transport for ShmTransport {
         for peer in &mut self.table.peers {
             peer.queue.release_area(&peer.route.lane, &self.ours);
         }
+    }
+
+    fn disconnect(&mut self, peer: Rank) -> bool {
+        let Some(Link::Open(open)) = self.table.peers.get(peer as usize).map(|peer| &peer.link)
+        else {
+            return false;
+        };
+        open.channels.iter().all(|channel| shutdown(&channel.socket, Shutdown::Both).is_ok())
     }
 
     fn abandon(&mut self) {

@@ -29,7 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use self::dial::Dial;
 use self::inbox::Reader;
@@ -275,6 +275,13 @@ impl Transport for TcpTransport {
 
     fn deadline(&self) -> Option<Instant> {
         self.table.readiness.deadline()
+    }
+
+    fn disconnect(&mut self, peer: Rank) -> bool {
+        match self.table.peers.get(peer as usize).map(|peer| &peer.link) {
+            Some(Link::Open(open)) => shutdown(&open.socket, Shutdown::Both).is_ok(),
+            _ => false,
+        }
     }
 
     fn abandon(&mut self) {
