@@ -8,7 +8,7 @@ import os
 import pdb
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import IO, Any
@@ -25,7 +25,7 @@ _input: IO[str] | None = None
 
 def caller(skip: int) -> FrameType | None:
     """Who called `breakpoint`; nobody, if this line has not called it more than `skip` times."""
-    frame = sys._getframe(1)
+    frame: FrameType = getattr(sys, "_getframe")(1)
     if skip > 0:
         line = (frame.f_code.co_filename, frame.f_lineno)
         _calls[line] = _calls.get(line, 0) + 1
@@ -75,13 +75,13 @@ class _Debugger(pdb.Pdb):
         is_over = getattr(self, "stoplineno", 0) == -1 and not self.breaks
         return _nothing if is_over else self._trace
 
-    def interaction(self, frame: FrameType | None, *others: Any) -> None:
+    def interaction(self, frame: FrameType | None, traceback: Any) -> None:
         _hold(self._rank, site_of(frame) or "?")
         before = sys.stdin
         try:
             with self._terminal.taken() if self._terminal else _untaken():
                 sys.stdin = self.stdin
-                super().interaction(frame, *others)
+                super().interaction(frame, traceback)
         finally:
             sys.stdin = before
             _hold(self._rank, None)
@@ -104,7 +104,7 @@ class _Terminal:
         self.give(os.getpgrp(), only_check=True)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def taken(self) -> Generator[None, None, None]:
         before = os.tcgetpgrp(self._descriptor)
         self.give(os.getpgrp())
         try:
@@ -177,7 +177,7 @@ def _standard_input() -> Any:
 
 
 @contextmanager
-def _untaken() -> Iterator[None]:
+def _untaken() -> Generator[None, None, None]:
     yield
 
 

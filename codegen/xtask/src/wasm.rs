@@ -54,8 +54,8 @@ const FEATURES: [&str; 7] = [
 /// back; options of a group for backends that are written in JavaScript about 2;
 /// groups that are made at once, refusals that belong to one call, and what errors say about 12;
 /// failures that leave earlier operations alone about 2; debug levels, and schedules of thousands
-/// of ranks that are built without comparing all steps to all, about 4.
-const LIMIT_BYTES: u64 = 606 << 10;
+/// of ranks that are built without comparing all steps to all, about 2; breakpoints about 1.
+const LIMIT_BYTES: u64 = 608 << 10;
 
 /// The options of `cargo xtask wasm`.
 #[derive(clap::Args, Default)]
