@@ -2,7 +2,7 @@
 //! done. Knows no backend, and nothing of why something is not done.
 //!
 //! It is always on. Operations that are done when their call returns leave a line in a ring,
-//! without a lock ([`brief`]). Others take microseconds anyway; they are noted with their
+//! without a lock (`brief`). Others take microseconds anyway; they are noted with their
 //! completion, which says how and when they ended, so that nothing is called at their end.
 
 mod brief;
