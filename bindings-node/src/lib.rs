@@ -12,6 +12,7 @@
 mod backends;
 mod convert;
 mod device;
+mod held_ranks;
 mod log;
 mod memory;
 mod native;

@@ -62,12 +62,6 @@ pub fn read_log(reader: Option<Reader>, level: Option<String>) -> Result<()> {
     Ok(())
 }
 
-/// A debugger holds the rank with this global number at `site`, or, with none, no longer.
-#[napi]
-pub fn hold_at(rank: u32, site: Option<String>) {
-    polyrank::call_site::hold(rank, site.as_deref());
-}
-
 /// Whether the reader has taken this line. Waits for its thread.
 fn hand(reader: &Reader, record: &Record) -> bool {
     let time = record.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -16,6 +16,7 @@ mod device_mesh;
 mod ending;
 mod future;
 mod generated;
+mod held_ranks;
 mod hooks;
 mod implementations;
 mod log;
@@ -56,7 +57,7 @@ mod _core {
         module.setattr("_set_log_reader", wrap_pyfunction!(log::set_reader, module)?)?;
         module.setattr("_set_call_site_sources", wrap_pyfunction!(log::set_call_sites, module)?)?;
         module.setattr("_stall_report_s", wrap_pyfunction!(log::stall_report_s, module)?)?;
-        module.setattr("_hold", wrap_pyfunction!(log::hold, module)?)?;
+        module.setattr("_hold", wrap_pyfunction!(held_ranks::hold, module)?)?;
         log::begin();
         ending::watch(module.py())?;
         collector::watch(module.py())?;

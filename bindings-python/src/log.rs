@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use polyrank::call_site::{self, CallFrame, set_call_frame_source, set_call_site_source};
+use polyrank::call_site::{CallFrame, set_call_frame_source, set_call_site_source};
 use polyrank::recorder::watch::stall_limit;
 use polyrank_log::{Level, LevelFilter, Record};
 use pyo3::prelude::*;
@@ -54,13 +54,6 @@ pub(crate) fn set_call_sites(call_site: Py<PyAny>, call_frames: Py<PyAny>) {
         });
         site
     }));
-}
-
-/// A debugger holds the rank with this global number at `site`, or, with none, no longer.
-#[pyfunction(name = "_hold")]
-#[pyo3(signature = (rank, site, /))]
-pub(crate) fn hold(rank: u32, site: Option<String>) {
-    call_site::hold(rank, site.as_deref());
 }
 
 /// Whether the environment says how much is logged.

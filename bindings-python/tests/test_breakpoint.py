@@ -35,6 +35,8 @@ class Console:
     """A job on a terminal of its own, at which the test types."""
 
     def __init__(self, words, **variables):
+        # Reports would stand among what is typed, on a busy machine.
+        variables.setdefault("POLYRANK_STALL_REPORT", "0")
         self.master, slave = pty.openpty()
         self.shown = ""
         self.process = subprocess.Popen(
@@ -78,7 +80,10 @@ class Console:
 
     def end(self):
         """Reads to the end; the exit code."""
+        deadline = time.monotonic() + PATIENCE_S
         while True:
+            readable = select.select([self.master], [], [], deadline - time.monotonic())[0]
+            assert readable, f"the job does not end:\n{self.shown}"
             try:
                 came = os.read(self.master, 65536)
             except OSError:

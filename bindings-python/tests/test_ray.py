@@ -232,7 +232,7 @@ def test_a_rank_0_that_dies_before_the_others_come_is_replaced(ray, workers):
 
 @needs_ray
 def test_who_does_not_come_is_named(ray, workers):
-    late = [workers[0].join.remote(3, 0, "late", timeout=1),
+    late = [workers[0].join.remote(3, 0, "late", timeout=5),
             workers[1].join.remote(3, 1, "late", timeout=TIMEOUT_S),
             workers[2].join.remote(2, 1, "alone", timeout=0.2)]
     for call, missing in zip(late, [2, 2, 0]):
@@ -257,7 +257,8 @@ def test_who_waits_says_for_whom(ray, workers, monkeypatch, caplog):
     call = workers[0].join.remote(2, 1, "watched", timeout=TIMEOUT_S)
     waiting.join()
     ray.get(call, timeout=PATIENCE_S)
-    first, last = caplog.messages[0], caplog.messages[-1]
+    said = [message for name, _, message in caplog.record_tuples if name == "polyrank.ray"]
+    first, last = said[0], said[-1]
     missing = "group 'watched': rank 1 of 2 has not come to the rendezvous; waited for "
     assert first.startswith(missing)
     assert last.startswith("the rendezvous waits no longer, after ")

@@ -63,11 +63,51 @@ def test_the_failure_of_one_ends_all_and_is_told(how):
         assert type(error) is multiprocessing.ProcessExitedException
         named = (7, None) if how == "exit" else (-9, "SIGKILL")
         assert (error.exit_code, error.signal_name) == named
-    assert error.error_index == 1 and error.pid == context.pids()[1]
+    assert error.error_index == 1, "not one that it has left alone"
+    assert error.pid == context.pids()[1]
     assert str(error).startswith("rank 1 (process ")
     assert all(process.exitcode is not None for process in context.processes)
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), copy.args, vars(copy)) == (type(error), error.args, vars(error))
+
+
+def raises_in_turn(rank, folder):
+    if rank == 0:
+        waits(rank, os.path.join(folder, "the other has ended"))
+        raise ValueError("as it was left alone")
+    raise KeyError("the cause")
+
+
+def test_the_cause_is_told_however_late_one_looks(tmp_path):
+    context = polyrank.spawn(raises_in_turn, (str(tmp_path),), nprocs=2, join=False)
+    context.processes[1].join()
+    (tmp_path / "the other has ended").touch()
+    context.processes[0].join()
+    with pytest.raises(multiprocessing.ProcessRaisedException, match="the cause"):
+        context.join()
+
+
+def leaves_a_child(rank, folder):
+    if os.fork() == 0:
+        waits(rank, os.path.join(folder, "over"))
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_rank_has_left_behind_holds_up_nobody(tmp_path):
+    context = polyrank.spawn(leaves_a_child, (str(tmp_path),), nprocs=1, join=False)
+    try:
+        with pytest.raises(multiprocessing.ProcessExitedException, match="was ended by SIGKILL"):
+            context.join()
+    finally:
+        (tmp_path / "over").touch()
+
+
+def test_the_context_may_be_dropped(tmp_path):
+    processes = polyrank.spawn(sums, (str(tmp_path), 1.0), nprocs=2, join=False).processes
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
 
 
 def waits(rank, path):

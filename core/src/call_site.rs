@@ -1,5 +1,5 @@
 //! Where in the user's program this process stands, and what of it called, as the package for its
-//! language can tell, and which of its ranks a debugger holds. Knows no language.
+//! language can tell. Knows no language.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -34,9 +34,6 @@ struct Source {
     asked_by: Option<u32>,
 }
 
-/// The ranks of this process that a debugger holds, by global number, and where.
-static HELD: ProcessMutex<Vec<(u32, String)>> = ProcessMutex::new(Vec::new());
-
 static SOURCE: ProcessMutex<Source> = ProcessMutex::new(Source { tell: None, asked_by: None });
 
 static FRAMES: ProcessMutex<Option<Arc<CallFrameSource>>> = ProcessMutex::new(None);
@@ -58,36 +55,6 @@ pub fn set_call_site_source(tell: Arc<CallSiteSource>) {
     let former = SOURCE.lock().tell.replace(tell);
     // Outside the lock: it belongs to the program.
     drop(former);
-}
-
-/// A rank of this process is held by a debugger, until this is dropped.
-#[derive(Debug)]
-pub struct Held(u32);
-
-impl Held {
-    /// The one with this global number, at `site` in the program: `train.py:17`.
-    pub fn new(rank: u32, site: &str) -> Held {
-        hold(rank, Some(site));
-        Held(rank)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        hold(self.0, None);
-    }
-}
-
-/// A debugger holds the rank with this global number at `site`, or, with none, no longer.
-pub fn hold(rank: u32, site: Option<&str>) {
-    let mut held = HELD.lock();
-    held.retain(|(known, _)| *known != rank);
-    held.extend(site.map(|site| (rank, site.to_owned())));
-}
-
-/// Where a debugger holds the rank with this global number, if one does.
-pub(crate) fn held_at(rank: u32) -> Option<String> {
-    HELD.lock().iter().find(|(known, _)| *known == rank).map(|(_, site)| site.clone())
 }
 
 /// Where the program stands, if it can tell that soon.

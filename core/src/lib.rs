@@ -133,6 +133,11 @@ mod fnv;
 #[cfg(feature = "tcp")]
 mod fork;
 mod generated;
+#[cfg(all(feature = "tcp", not(feature = "internals")))]
+mod held_ranks;
+#[cfg(all(feature = "tcp", feature = "internals"))]
+#[doc(hidden)]
+pub mod held_ranks;
 #[cfg(not(feature = "internals"))]
 mod kernels;
 #[cfg(feature = "internals")]

@@ -257,8 +257,8 @@ fn settings(root: &Path, folder: &Path) -> String {
          AccountingStorageType=accounting_storage/none\nSchedulerType=sched/builtin\n\
          SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\nKillWait=1\n\
          SlurmdParameters=config_overrides\n\
-         NodeName=127.0.0.1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=8\n\
-         NodeName=127.0.0.2 NodeHostname={host} NodeAddr=127.0.0.2 Port={second} CPUs=8\n\
+         NodeName=127.0.0.1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=16\n\
+         NodeName=127.0.0.2 NodeHostname={host} NodeAddr=127.0.0.2 Port={second} CPUs=16\n\
          PartitionName=all Nodes={NODES} Default=YES State=UP\n"
     )
 }

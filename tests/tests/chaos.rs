@@ -33,7 +33,8 @@ fn a_rank_is_killed_before_its_operation_and_the_others_learn_it() {
             })
         });
         for (_, line) in lines_of_survivors(&ended, 1) {
-            assert_eq!(line, "40: rank 1 failed");
+            // A rank that is not its neighbour may not have got all of the one before.
+            assert!(["40: rank 1 failed", "39: rank 1 failed"].contains(&&*line), "{line}");
         }
         let said = "polyrank: POLYRANK_CHAOS: rank 1 kills itself before its operation 40, \
                     ALLREDUCE of default_pg\n";
@@ -138,8 +139,11 @@ fn a_lost_connection_is_a_failed_rank_on_both_sides() {
             })
         });
         all_went_well(&ended);
-        for end in &ended {
-            assert_eq!(end.printed, ["4"], "{transport}: {}", end.output);
+        assert_eq!(ended[0].printed, ["4"], "{transport}: {}", ended[0].output);
+        for end in &ended[1..] {
+            // The others may not have got all of the third when they learn it.
+            let is_it = end.printed == ["4"] || end.printed == ["3"];
+            assert!(is_it, "{transport}: {:?} {}", end.printed, end.output);
         }
         let said = "rank 0 loses its connection to rank 1 before its operation 4, ALLREDUCE of \
                     default_pg\n";

@@ -381,6 +381,7 @@ fn a_rank_at_its_breakpoint_is_named() {
             "barrier #1 of group default_pg: ranks 0, 1 have waited for N s; rank 2 is at its \
              breakpoint, tests/tests/stalls.rs:{line}"
         );
-        assert_eq!(said(&ended, rank)[0], expected, "{}", ended[rank].output);
+        // The first may have come before the other rank.
+        assert!(said(&ended, rank).contains(&expected), "{}", ended[rank].output);
     }
 }

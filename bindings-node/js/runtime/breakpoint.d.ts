@@ -17,8 +17,8 @@ export interface BreakpointOptions {
 }
 
 /**
- * Stops one rank in the debugger, at the line of the caller; the other ranks of the group wait
- * until it goes on. All ranks of the group call it.
+ * Stops one rank in the debugger; the other ranks of the group wait until it goes on. All ranks of
+ * the group call it. The debugger stops within polyrank: the line of the caller is two frames out.
  *
  * In Node the debugger is what is connected to the inspector. Where that is not open, it is opened,
  * its address is written to standard error, and a debugger is waited for; where it is open and

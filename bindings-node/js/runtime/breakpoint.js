@@ -32,8 +32,21 @@ export function breakpoint(given) {
   const site = callSite();
   if (skip > 0 && isSkipped(site, skip)) return Promise.resolve();
   const own = invoke(RANKS, null, [group])[invoke(RANK, null, [group])];
-  if (own === (rank ?? 0)) platform.hold(own, site);
-  return invokeNative(SPEC, null, args, keywords, null).then(() => undefined);
+  const why = own === (rank ?? 0) ? held(own, site) : null;
+  // The others wait, whether or not this rank could be held.
+  return invokeNative(SPEC, null, args, keywords, null).then(() => {
+    if (why !== null) throw why;
+  });
+}
+
+/** Holds this rank; why that could not be, or null. */
+function held(rank, site) {
+  try {
+    platform.hold(rank, site);
+    return null;
+  } catch (error) {
+    return error;
+  }
 }
 
 function isSkipped(site, skip) {

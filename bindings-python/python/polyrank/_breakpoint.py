@@ -41,7 +41,7 @@ def hold(rank: int, frame: FrameType) -> Callable[[], None] | str:
     """
     try:
         debugger = _Debugger(rank, *_console())
-    except _NoTerminalError as error:
+    except (_NoTerminalError, OSError) as error:
         return f"rank {rank} ({error})"
     return debugger.hold(frame)
 
@@ -116,7 +116,8 @@ class _Terminal:
         """Makes `group` the one that reads from the terminal."""
         now = os.tcgetpgrp(self._descriptor)
         # Whoever else has it would be robbed: the shell, where the job runs in the background.
-        if now not in (os.getpgrp(), os.getpgid(os.getppid()), group):
+        known = (os.getpgrp(), os.getpgid(os.getppid()), group)
+        if now not in known and not _is_of_the_job(now):
             why = "the job runs in the background of its terminal: fetch it with fg"
             raise _NoTerminalError(why)
         if only_check or now == group:
@@ -129,11 +130,33 @@ class _Terminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
+def _is_of_the_job(group: int) -> bool:
+    """Whether a process group is that of a process that has led to this one, as the launcher and
+    what it wraps ranks in are: all between this and the leader of its session, the shell.
+    """
+    session, process = os.getsid(0), os.getppid()
+    while process > 1:
+        try:
+            if os.getsid(process) != session or process == session:
+                return False
+            if os.getpgid(process) == group:
+                return True
+            with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            # Where the system does not tell, the parent alone was asked.
+            return False
+    return False
+
+
 def _console() -> tuple[_Terminal | None, dict[str, Any]]:
     """What the debugger reads and writes: what the launcher has given this rank as its standard
     input, or the terminal of the job.
     """
     if _is_given(0) and not os.isatty(0):
+        return None, {"stdin": _standard_input(), "stdout": sys.stdout}
+    if os.isatty(0) and not _has_job_control():
+        # A terminal of another session, as torchrun leaves it to its ranks: it can be read.
         return None, {"stdin": _standard_input(), "stdout": sys.stdout}
     if os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp() and _is_own(sys.stdin):
         return None, {}
@@ -144,10 +167,23 @@ def _console() -> tuple[_Terminal | None, dict[str, Any]]:
             "no terminal, and nothing on its standard input: start the job on a terminal, or give "
             "the rank an input, as polyrank run hands its own to rank 0"
         ) from None
-    terminal = _Terminal(descriptor)
+    try:
+        terminal = _Terminal(descriptor)
+    except (_NoTerminalError, OSError):
+        os.close(descriptor)
+        raise
     reader = open(descriptor, encoding="utf-8", errors="replace", closefd=False)
     writer = open(descriptor, "w", encoding="utf-8", errors="replace")
     return terminal, {"stdin": reader, "stdout": writer}
+
+
+def _has_job_control() -> bool:
+    """Whether the standard input is the terminal of this session."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return False
+    return True
 
 
 def _is_given(descriptor: int) -> bool:

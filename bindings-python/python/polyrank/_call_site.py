@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from types import FrameType
 
@@ -61,11 +62,19 @@ def site_of(frame: FrameType | None) -> str | None:
 def _own(frame: FrameType | None) -> Iterator[tuple[FrameType, str]]:
     """The frames of the program, from this one outwards, with their files."""
     while frame is not None:
-        name = frame.f_code.co_filename
-        path = os.path.realpath(name)
-        if not _is_elsewhere(name, path):
-            yield frame, path if os.path.exists(path) else name
+        path = _own_path(frame.f_code.co_filename)
+        if path is not None:
+            yield frame, path
         frame = frame.f_back
+
+
+@cache
+def _own_path(name: str) -> str | None:
+    """Where a file of the program is; none if it is polyrank's, or Python's own."""
+    path = os.path.realpath(name)
+    if _is_elsewhere(name, path):
+        return None
+    return path if os.path.exists(path) else name
 
 
 def _is_elsewhere(name: str, path: str) -> bool:

@@ -41,8 +41,12 @@ __all__ = [
 _GRACE_S = 30.0
 """How long the others may take to end when one has failed, after SIGTERM."""
 
-_MAX_TEXT_BYTES = 32_768
-"""Of what a process raised; less than a pipe takes without a reader."""
+_LOOK_S = 0.1
+"""From one look at the exit codes to the next, where nobody tells of an end."""
+
+_MAX_TEXT_BYTES = 3_500
+"""Of what a process raised: with the time, less than the least that a pipe takes without a reader,
+a page."""
 
 
 class ProcessException(Exception):
@@ -95,13 +99,11 @@ class ProcessContext:
     """The processes that were started."""
 
     def __init__(
-        self, processes: list[Any], failures: list[_connection.Connection], store: _core.TCPStore
+        self, processes: list[Any], failures: list[_connection.Connection]
     ) -> None:
         #: In the order of their ranks.
         self.processes = processes
         self._failures = failures
-        # It serves as long as this is there.
-        self._store = store
         self._ended: set[int] = set()
 
     def pids(self) -> list[int]:
@@ -118,53 +120,74 @@ class ProcessContext:
         """
         until = None if timeout is None else time.monotonic() + timeout
         while len(self._ended) < len(self.processes):
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if not _connection.wait(self._sentinels(), left):
-                return False
+            self._wait_for_an_end(until)
             failed = self._newly_failed()
             if failed:
                 self.stop(_GRACE_S if grace_period is None else grace_period)
-                raise self._failure(failed[0])
-        return True
+                raise self._first_failure(failed)
+            if until is not None and time.monotonic() >= until:
+                break
+        return len(self._ended) == len(self.processes)
 
     def stop(self, grace_period: float = _GRACE_S) -> None:
         """Ends all that still run: SIGTERM, and `grace_period` seconds later SIGKILL."""
         for process in self.processes:
             process.terminate()
         until = time.monotonic() + grace_period
-        for process in self.processes:
-            process.join(max(0.0, until - time.monotonic()))
+        while self._running() and time.monotonic() < until:
+            self._wait_for_an_end(until)
         for process in self.processes:
             process.kill()
             process.join()
         self._ended.update(range(len(self.processes)))
 
-    def _sentinels(self) -> list[int]:
-        """What becomes readable when one of those ends that run."""
-        ended = self._ended
-        return [it.sentinel for rank, it in enumerate(self.processes) if rank not in ended]
+    def _running(self) -> list[Any]:
+        return [process for process in self.processes if process.exitcode is None]
+
+    def _wait_for_an_end(self, until: float | None) -> None:
+        """Waits until one of those ends that run; not for long, as what they have started may still
+        hold what would tell.
+        """
+        left = _LOOK_S if until is None else min(_LOOK_S, until - time.monotonic())
+        sentinels = [process.sentinel for process in self._running()]
+        if sentinels:
+            _connection.wait(sentinels, max(0.0, left))
 
     def _newly_failed(self) -> list[int]:
-        """Those that have failed since it was last asked. Others may have raised as they were left
-        alone: first are those that a signal has ended.
-        """
+        """Those that have failed since it was last asked."""
         codes = {rank: process.exitcode for rank, process in enumerate(self.processes)}
         ended = {rank: code for rank, code in codes.items() if code is not None}
         failed = [rank for rank, code in ended.items() if code != 0 and rank not in self._ended]
         self._ended.update(ended)
-        return sorted(failed, key=lambda rank: (ended[rank] >= 0, rank))
+        return failed
 
-    def _failure(self, rank: int) -> ProcessException:
+    def _first_failure(self, failed: list[int]) -> ProcessException:
+        """The cause: others may have raised as they were left alone, before anybody looked. What a
+        signal has ended could not say when, and raises nothing.
+        """
+        told = {rank: self._told(rank) for rank in failed}
+        first = min(failed, key=lambda rank: told[rank] or (0, ""))
+        return self._failure(first, told[first])
+
+    def _told(self, rank: int) -> tuple[int, str] | None:
+        """When and what it has raised, if it has told that. What it told is there by now, and a
+        pipe that somebody else still holds says nothing more.
+        """
+        pipe = self._failures[rank]
+        try:
+            if not pipe.poll():
+                return None
+            when, _, text = pipe.recv_bytes().decode(errors="replace").partition("\n")
+            return int(when), text
+        except (EOFError, OSError, ValueError):
+            return None
+
+    def _failure(self, rank: int, told: tuple[int, str] | None) -> ProcessException:
         """Why this one failed."""
         process, pid = self.processes[rank], self.processes[rank].pid
-        try:
-            # A closed pipe can be read, too, and has nothing.
-            raised = self._failures[rank].recv_bytes(_MAX_TEXT_BYTES)
-        except (EOFError, OSError):
-            pass
-        else:
-            text = raised.decode(errors="replace")
-            return ProcessRaisedException(f"rank {rank} (process {pid}) raised:\n{text}", rank, pid)
+        if told is not None and told[1]:
+            text = f"rank {rank} (process {pid}) raised:\n{told[1]}"
+            return ProcessRaisedException(text, rank, pid)
         code = process.exitcode
         if code >= 0:
             text = f"rank {rank} (process {pid}) ended with exit code {code}"
@@ -239,7 +262,7 @@ def start_processes(
     arguments = tuple(args)
     processes: list[Any] = []
     failures: list[_connection.Connection] = []
-    context = ProcessContext(processes, failures, store)
+    context = ProcessContext(processes, failures)
     try:
         for rank in range(nprocs):
             told, tell = methods.Pipe(duplex=False)
@@ -249,6 +272,8 @@ def start_processes(
             )
             process.start()
             tell.close()
+            # It serves as long as there is a process, also where nobody keeps the context.
+            process._store = store
             failures.append(told)
             processes.append(process)
         if not join:
@@ -289,10 +314,18 @@ def _run(
     except KeyboardInterrupt:
         # Whoever has started it was interrupted, too, and says so.
         sys.exit(128 + signal.SIGINT)
+    except SystemExit:
+        _tell(tell, "")
+        raise
     except Exception:
-        text = traceback.format_exc().encode()
-        tell.send_bytes(text[-_MAX_TEXT_BYTES:])
+        _tell(tell, traceback.format_exc())
         sys.exit(1)
+
+
+def _tell(tell: _connection.Connection, text: str) -> None:
+    """Says when it failed, and what it raised: the end of a long text, where the reason is."""
+    raised = text.encode()[-_MAX_TEXT_BYTES:]
+    tell.send_bytes(f"{time.monotonic_ns()}\n".encode() + raised)
 
 
 def _end_with_parent() -> None:

@@ -114,22 +114,26 @@ def create_collective_group(
         raise InvalidArgumentError(
             f"each of {world_size} ranks needs one actor: {len(actors)} actors, ranks {[*ranks]}"
         )
+    for rank, actor in zip(ranks, actors):
+        if not hasattr(actor, "__ray_call__"):
+            raise InvalidArgumentError(f"rank {rank}: expected an actor, got {actor!r}")
     seconds = _seconds(timeout, gloo_timeout)
     first = actors[ranks.index(0)]
     place = Place(*_ray.get(first.__ray_call__.remote(_begin, world_size, group_name, seconds)))
     rest = (world_size, backend, group_name, seconds, place)
-    calls = {
-        actor.__ray_call__.remote(_become, rank, *rest): rank for actor, rank in zip(actors, ranks)
-    }
-    pending, who = [*calls], "the driver"
+    calls: dict[Any, int] = {}
+    pending, who = list[Any](), "the driver"
     try:
+        for rank, actor in zip(ranks, actors):
+            calls[actor.__ray_call__.remote(_become, rank, *rest)] = rank
+        pending = [*calls]
         while pending:
             [ended], pending = _ray.wait(pending)
             who = f"rank {calls[ended]}"
             _ray.get(ended)
             who = "the driver"
     except BaseException as error:
-        _call_off(place, f"{who} gave up: {error}", pending)
+        _call_off(place, f"{who} gave up: {error}", calls)
         raise
 
 
@@ -137,8 +141,12 @@ def destroy_collective_group(group_name: str = "default") -> None:
     """Leaves the group; its ranks call it when they have done their last operation."""
     with _changing:
         group = _groups.get(group_name)
-        if group is not None:
+        # Also one of which the driver has made rank 0, and no more.
+        is_begun = _opened.pop(group_name, None) is not None
+        if group is not None or is_begun:
             del _groups[group_name]
+    if group is None and is_begun:
+        return
     if group is None:
         _log.warning("The group '%s' does not exist.", group_name)
         return
@@ -245,16 +253,20 @@ def _become(
         _groups[name] = _group(store, name, rank, world_size, backend, deadline)
 
 
-def _call_off(place: Place, why: str, pending: list[Any]) -> None:
-    """Tells those who wait for a rank that it will not come, and waits until they know."""
+def _call_off(place: Place, why: str, calls: dict[Any, int]) -> None:
+    """Tells those who wait for a rank that it will not come, and waits until they know. Rank 0 has
+    begun, and gives the name back in its call, however late that comes.
+    """
     try:
         refuse(place, why)
     except DistNetworkError:
         # There is no rank 0 any more, and they notice it.
         pass
-    for call in pending:
-        _ray.cancel(call)
-    _ray.wait(pending, num_returns=len(pending))
+    for call, rank in calls.items():
+        if rank != 0:
+            _ray.cancel(call)
+    others = [call for call, rank in calls.items() if rank != 0]
+    _ray.wait(others, num_returns=len(others))
 
 
 def _group(

@@ -1,6 +1,7 @@
 //! `polyrank inspect`: has all ranks of a running job tell what they have called, and writes it to
 //! one file. Knows nothing of what the file says; `trace` does.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -49,13 +50,27 @@ pub(crate) fn run(arguments: &InspectArguments) -> i32 {
 /// # Errors
 /// The store cannot be asked, or no rank answers, in words.
 pub(crate) fn gather(url: &str) -> Result<(Value, String), String> {
-    let (group, others) = JobStore::open(url)?.largest_group()?;
-    let whole = group.dump().map_err(|error| error.to_string())?;
-    let mut said = answered(&group, &whole)?;
-    if !others.is_empty() {
-        said.push_str(&format!("; not asked, as they meet there beside it: {}", others.join(", ")));
+    let groups = JobStore::open(url)?.groups_by_size()?;
+    let mut failures = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let whole = group.dump().map_err(|error| error.to_string())?;
+        match answered(group, &whole) {
+            Ok(said) => return Ok((whole, said + &others(group, &groups[at + 1..]))),
+            // It may be one that has ended, of which the store still tells.
+            Err(why) => failures.push(why),
+        }
     }
-    Ok((whole, said))
+    Err(failures.swap_remove(0))
+}
+
+/// Those that meet there beside the group that was asked, for people.
+fn others(asked: &JobGroup, groups: &[JobGroup]) -> String {
+    let names = groups.iter().map(|group| group.name.as_str()).filter(|name| *name != asked.name);
+    let names: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; not asked, as they meet there beside it: {}", names.join(", ")),
+    }
 }
 
 fn inspect(arguments: &InspectArguments) -> Result<String, String> {

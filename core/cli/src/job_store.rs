@@ -1,6 +1,7 @@
 //! The store in which the ranks of a running job meet, and the groups that it knows. Knows nothing
 //! of what is asked of the ranks.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,17 +51,32 @@ impl JobStore {
         }
     }
 
-    /// The group that has most ranks, which know of all others that were made out of it; and the
-    /// names of those that meet beside it.
+    /// The same, the one first that has most ranks, which know of all others that were made out of
+    /// it; of those of one size, the one that was made last: a job that was started again, or has
+    /// made its group again, has left those before in the store.
     ///
     /// # Errors
     /// As [`JobStore::groups`].
-    pub(crate) fn largest_group(&self) -> Result<(JobGroup, Vec<String>), String> {
+    pub(crate) fn groups_by_size(&self) -> Result<Vec<JobGroup>, String> {
         let mut groups = self.groups()?;
-        // Of those of one size the first, as the sort is stable.
-        groups.sort_by_key(|group| std::cmp::Reverse(group.ranks.len()));
-        let others = groups.split_off(1);
-        let largest = groups.pop().ok_or_else(|| format!("no ranks meet at {}", self.url))?;
-        Ok((largest, others.into_iter().map(|group| group.name).collect()))
+        groups.sort_by_key(|group| Reverse((group.ranks.len(), generation(&group.place))));
+        Ok(groups)
+    }
+}
+
+/// The number at the end of a group's place: of groups in one place, later ones have greater ones.
+fn generation(place: &str) -> u64 {
+    let digits = place.len() - place.trim_end_matches(|it: char| it.is_ascii_digit()).len();
+    place[place.len() - digits..].parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_count_as_numbers() {
+        let places = ["world/g", "attempt_2", "world/g/9", "world/g/10"];
+        assert_eq!(places.map(generation), [0, 2, 9, 10]);
     }
 }

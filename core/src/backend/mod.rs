@@ -398,9 +398,10 @@ pub trait Backend: Send + Sync + 'static {
         let _ = (request, until);
         Ok(None)
     }
-    /// Has the connection to `peer` end as it does where a cable is pulled, for tests of programs;
+    /// Has the connection to `peer` end as it does where something on the way closes it, for tests of programs;
     /// whether there was one that could.
     #[cfg(feature = "tcp")]
+    #[doc(hidden)]
     fn disconnect(&self, peer: u32) -> bool {
         let _ = peer;
         false
@@ -471,6 +472,7 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// For whom operations of this rank wait, and have waited, where the backend knows.
     #[cfg(feature = "tcp")]
+    #[doc(hidden)]
     fn waits(&self) -> Waits {
         Waits::default()
     }

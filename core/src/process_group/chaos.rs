@@ -7,6 +7,7 @@
 mod faults;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::{Arc, Once};
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -79,5 +80,7 @@ fn signal_itself(rank: u32, what: &str, signal: Signal, operation: &str) {
 
 /// Says what happens immediately: a log that is read later may never be.
 fn tell(text: &str) {
-    eprintln!("polyrank: {}: {text}", variable::POLYRANK_CHAOS);
+    let line = format!("polyrank: {}: {text}\n", variable::POLYRANK_CHAOS);
+    // Whoever has closed it does not want to know.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

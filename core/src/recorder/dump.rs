@@ -1,6 +1,8 @@
 //! What is remembered, as JSON in the layout of PyTorch's flight recorder (version 2.10), with
 //! fields of our own beside its. Knows nothing of where that goes.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
@@ -9,6 +11,8 @@ use crate::call_site::{CallFrame, call_site};
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::generated::dtype::DType;
 
+/// What takes longer never ends: half a century.
+const NEVER: Duration = Duration::from_secs(50 * 365 * 86_400);
 /// The version of the layout.
 const VERSION: &str = "2.10";
 
@@ -152,11 +156,16 @@ impl GroupPlace<'_> {
             "is_p2p": is_message,
             "awaited": operation.is_awaited,
             "waits_for": waits_for,
-            // The start is noted a moment after the deadline was set.
-            "timeout_ms": open.map(|open| (open.limit.as_secs_f64() * 1e3).round() as u64),
+            "timeout_ms": open.and_then(|open| limit_ms(open.limit)),
             "frames": operation.frames.iter().map(frame).collect::<Vec<_>>(),
         })
     }
+}
+
+/// A limit, in milliseconds; none for one that never comes, which is kept as a far time.
+fn limit_ms(limit: Duration) -> Option<u64> {
+    // The start of an operation is noted a moment after its deadline was set.
+    (limit < NEVER).then(|| (limit.as_secs_f64() * 1e3).round() as u64)
 }
 
 fn frame(frame: &CallFrame) -> Value {

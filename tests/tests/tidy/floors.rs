@@ -17,6 +17,7 @@ const FLOORS: [&str; 34] = [
     "context",
     "process_mutex",
     "call_site",
+    "held_ranks",
     "process_end",
     "sorted",
     "price",

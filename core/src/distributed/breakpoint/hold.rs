@@ -2,6 +2,7 @@
 //! and goes on, or until SIGCONT. Knows nothing of the other ranks.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +11,9 @@ use std::time::Duration;
 use signal_hook::consts::{SIGCONT, SIGTRAP};
 
 use super::Breakpoint;
-use crate::call_site::Held;
 use crate::clock;
 use crate::generated::error::{Error, Result};
+use crate::held_ranks::HeldRank;
 use crate::process_group::ProcessGroup;
 
 /// How long the others wait, unless told otherwise.
@@ -101,15 +102,17 @@ fn is_skipped(caller: &'static Location<'static>, skip: u32) -> bool {
 }
 
 fn hold(rank: u32, site: &str) -> Result<()> {
-    let _held = Held::new(rank, site);
+    let _held = HeldRank::new(rank, site);
     let (goes_on, trapped) = (Listening::to(SIGCONT)?, Listening::to(SIGTRAP)?);
     let process = clock::process_id();
     let _attachable = Attachable::new();
-    eprintln!(
+    let line = format!(
         "polyrank: rank {rank} is at its breakpoint, {site}, in process {process}. Attach a \
          debugger (gdb -p {process}, or lldb -p {process}) and let it continue: it stops there. \
-         Without one, kill -CONT {process} lets the rank go on."
+         Without one, kill -CONT {process} lets the rank go on.\n"
     );
+    // Whoever has closed it does not want to know.
+    let _ = std::io::stderr().write_all(line.as_bytes());
     while !goes_on.has_come() {
         if is_traced() {
             // It is the debugger's, and should that be gone meanwhile, it is only noted.

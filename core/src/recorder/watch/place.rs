@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call_site::held_at;
 use crate::clock::Instant;
+use crate::held_ranks::held_at;
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
 /// Most operations of a group that are told.
