@@ -25,11 +25,11 @@ fn held_process(group: &ProcessGroup, held: u32) -> Option<String> {
     (group.rank() == (held + 1) % group.size()).then_some(id)
 }
 
-/// Whether the process catches SIGCONT, as it does while it is held.
+/// Whether the process catches SIGTRAP, which it does last when it is held: SIGCONT, before.
 fn is_held(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() >> (18 - 1) & 1 == 1
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> (5 - 1) & 1 == 1
 }
 
 /// Calls `act` with the process as soon as it is held, on a thread of its own.

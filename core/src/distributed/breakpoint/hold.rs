@@ -103,6 +103,7 @@ fn is_skipped(caller: &'static Location<'static>, skip: u32) -> bool {
 
 fn hold(rank: u32, site: &str) -> Result<()> {
     let _held = HeldRank::new(rank, site);
+    // In this order: who sees that it listens to the second may send the first.
     let (goes_on, trapped) = (Listening::to(SIGCONT)?, Listening::to(SIGTRAP)?);
     let process = clock::process_id();
     let _attachable = Attachable::new();
