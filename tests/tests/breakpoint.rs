@@ -12,7 +12,8 @@ use polyrank::distributed::{
     BreakpointOptions, NewGroupOptions, breakpoint, default_group, new_group,
 };
 use polyrank::{Error, ProcessGroup};
-use polyrank_tests::processes::{all_went_well, lines_of_survivors, processes, report};
+use polyrank_tests::languages::say_skipped;
+use polyrank_tests::processes::{all_went_well, is_rank, lines_of_survivors, processes, report};
 
 /// Tells the others which process this rank is, and has one of them wait until it is held.
 fn held_process(group: &ProcessGroup, held: u32) -> Option<String> {
@@ -70,6 +71,9 @@ fn the_rank_goes_on_by_sigcont_and_the_others_with_it() {
 #[test]
 fn a_debugger_that_attaches_stops_at_the_line() {
     let test = "a_debugger_that_attaches_stops_at_the_line";
+    if !is_rank() && Command::new("gdb").arg("--version").output().is_err() {
+        return say_skipped("gdb is not installed; cargo xtask setup installs it");
+    }
     let ended = processes(test, 2, |group| {
         let debugger = when_held(held_process(&group, 0), move |id| {
             let commands = ["continue", "bt", "detach"];

@@ -74,6 +74,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     mpi(&progress)?;
     mpi_wheels(&workspace, &progress)?;
     slurm(&workspace, &progress)?;
+    debugger(&progress)?;
     eprintln!("setup: everything is in place");
     Ok(ExitCode::SUCCESS)
 }
@@ -251,6 +252,17 @@ pub(crate) fn mpi(progress: &Progress) -> Result<()> {
         return Ok(());
     }
     install(progress, &["openmpi-bin", "libopenmpi3", "mpich", "libmpich12"])
+}
+
+/// A debugger that attaches to processes, for the suite of breakpoints, which says if it is missing.
+///
+/// # Errors
+/// It cannot be installed on a Debian system.
+pub(crate) fn debugger(progress: &Progress) -> Result<()> {
+    if answers(Path::new("gdb"), &["--version"]) || !Path::new("/etc/debian_version").exists() {
+        return Ok(());
+    }
+    install(progress, &["gdb"])
 }
 
 /// Implementations of MPI that Debian lacks, as Python packages, each in an environment of its own:

@@ -75,6 +75,9 @@ fn install_programs(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if let Err(error) = setup::slurm(workspace, progress) {
         eprintln!("what needs Slurm will be skipped: {error:#}");
     }
+    if let Err(error) = setup::debugger(progress) {
+        eprintln!("what needs gdb will be skipped: {error:#}");
+    }
     Ok(())
 }
 
@@ -245,7 +248,7 @@ impl Tools<'_> {
         let steps = [
             step(
                 "programs",
-                "Chromium, MPI, Slurm and cargo-deny, as far as they can be had",
+                "Chromium, MPI, Slurm, gdb and cargo-deny, as far as they can be had",
                 &["setup"],
                 Action::Prepare(install_programs),
             ),
