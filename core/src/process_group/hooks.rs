@@ -145,7 +145,8 @@ impl ProcessGroup {
     }
 
     /// Calls `hook` when an operation has ended, in the order of numbers, on the thread that
-    /// notices the end: it must not wait for operations.
+    /// notices the end: it must not wait for operations. Where that is another thread than the one
+    /// that waits for the operation, that may go on before.
     ///
     /// # Errors
     /// [`Error::InvalidGroup`] if the group was destroyed.
