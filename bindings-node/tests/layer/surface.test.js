@@ -16,7 +16,7 @@ import { standIn } from "./standin.js";
 const { pr } = await standIn();
 const root = new URL("../../", import.meta.url);
 const generated = await readFile(new URL("index.d.ts", root), "utf8");
-const written = ["types", "meshes", "backends"].map((name) => {
+const written = ["types", "meshes", "backends", "breakpoint"].map((name) => {
   return new URL(`js/runtime/${name}.d.ts`, root);
 });
 const texts = await Promise.all(written.map((file) => readFile(file, "utf8")));
