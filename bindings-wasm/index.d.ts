@@ -2437,7 +2437,8 @@ export class ProcessGroup {
   unregisterPostHook(hookId: number | bigint): void;
   /**
    * Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
-   * that notices the end: it must not wait for operations. An error in it is reported, and
+   * that notices the end: it must not wait for operations. Where that is another thread than the
+   * one that waits for the operation, that may go on before. An error in it is reported, and
    * changes nothing.
    *
    * @param hookId - Its number; a hook of the same number is replaced.

@@ -1980,7 +1980,8 @@ class ProcessGroup:
         """Forgets a hook; an unknown id is ignored."""
     def register_completion_hook(self, hook_id: SupportsIndex, hook: Callable[[CompletionHookArgs], None]) -> None:
         """Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
-        that notices the end: it must not wait for operations. An error in it is reported, and
+        that notices the end: it must not wait for operations. Where that is another thread than the
+        one that waits for the operation, that may go on before. An error in it is reported, and
         changes nothing.
 
         - `hook_id`: its number; a hook of the same number is replaced.
