@@ -34,7 +34,7 @@ fn a_rank_is_killed_before_its_operation_and_the_others_learn_it() {
         });
         for (_, line) in lines_of_survivors(&ended, 1) {
             // A rank that is not its neighbour may not have got all of the one before.
-            assert!(["40: rank 1 failed", "39: rank 1 failed"].contains(&&*line), "{line}");
+            assert!(["40: rank 1 failed", "39: rank 1 failed"].contains(&line), "{line}");
         }
         let said = "polyrank: POLYRANK_CHAOS: rank 1 kills itself before its operation 40, \
                     ALLREDUCE of default_pg\n";
