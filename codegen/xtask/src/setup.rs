@@ -254,7 +254,8 @@ pub(crate) fn mpi(progress: &Progress) -> Result<()> {
     install(progress, &["openmpi-bin", "libopenmpi3", "mpich", "libmpich12"])
 }
 
-/// A debugger that attaches to processes, for the suite of breakpoints, which says if it is missing.
+/// A debugger that attaches to processes, for the suite of breakpoints, which says if it is
+/// missing.
 ///
 /// # Errors
 /// It cannot be installed on a Debian system.

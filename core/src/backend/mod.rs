@@ -398,8 +398,8 @@ pub trait Backend: Send + Sync + 'static {
         let _ = (request, until);
         Ok(None)
     }
-    /// Has the connection to `peer` end as it does where something on the way closes it, for tests of programs;
-    /// whether there was one that could.
+    /// Has the connection to `peer` end as it does where something on the way closes it, for tests
+    /// of programs; whether there was one that could.
     #[cfg(feature = "tcp")]
     #[doc(hidden)]
     fn disconnect(&self, peer: u32) -> bool {

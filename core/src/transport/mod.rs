@@ -258,8 +258,8 @@ pub trait Transport: Send {
     }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
-    /// Has the open connection to `peer` end as it does where something on the way closes it, for tests of
-    /// programs; whether there was one that could.
+    /// Has the open connection to `peer` end as it does where something on the way closes it, for
+    /// tests of programs; whether there was one that could.
     #[cfg(feature = "tcp")]
     fn disconnect(&mut self, peer: Rank) -> bool {
         let _ = peer;
