@@ -35,8 +35,8 @@ test("others are not", () => {
   assert.deepEqual([status, stdout.split("\n").length], [0, 6]);
 });
 
-test("what is no fault is refused", () => {
+test("what is not a fault is refused", () => {
   const { status, stderr } = ran("delay=5@0");
   assert.notEqual(status, 0);
-  assert.match(stderr, /InvalidArgumentError.*'delay=5@0' is no fault; expected delay=TIME@RANK/u);
+  assert.match(stderr, /InvalidArgumentError.*'delay=5@0' is not a fault; expected delay=TIME@RANK/u);
 });

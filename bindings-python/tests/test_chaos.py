@@ -41,8 +41,8 @@ def test_others_are_not():
     assert ended.stdout.count("done") == 5
 
 
-def test_what_is_no_fault_is_refused():
+def test_what_is_not_a_fault_is_refused():
     ended = ran("delay=5@0")
     assert ended.returncode == 1
     assert "InvalidArgumentError: POLYRANK_CHAOS is 'delay=5@0'" in ended.stderr
-    assert "'delay=5@0' is no fault; expected delay=TIME@RANK" in ended.stderr
+    assert "'delay=5@0' is not a fault; expected delay=TIME@RANK" in ended.stderr

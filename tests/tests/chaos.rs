@@ -163,8 +163,8 @@ fn random_delays_are_the_same_with_the_same_seed_which_is_told() {
 }
 
 #[test]
-fn what_is_no_fault_is_refused_when_a_group_is_made() {
-    let test = "what_is_no_fault_is_refused_when_a_group_is_made";
+fn what_is_not_a_fault_is_refused_when_a_group_is_made() {
+    let test = "what_is_not_a_fault_is_refused_when_a_group_is_made";
     let ended = with_variable(CHAOS, "kill=1", || {
         bare_processes(test, 2, || {
             let error = init_process_group(InitOptions::default()).unwrap_err();
@@ -172,7 +172,7 @@ fn what_is_no_fault_is_refused_when_a_group_is_made() {
         })
     });
     all_went_well(&ended);
-    let expected = "POLYRANK_CHAOS is 'kill=1': 'kill=1' is no fault; expected kill=RANK#N with N \
+    let expected = "POLYRANK_CHAOS is 'kill=1': 'kill=1' is not a fault; expected kill=RANK#N with N \
                     from 1, as kill=1#40 true";
     for end in &ended {
         assert_eq!(end.printed, [expected], "{}", end.output);

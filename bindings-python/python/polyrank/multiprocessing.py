@@ -243,18 +243,6 @@ def spawn(
     `fn` must be found by its name in a module, as `pickle` does; only with the `start_method`
     "fork", which copies this process, may it be any function.
     """
-    return start_processes(fn, args, nprocs, join, daemon, start_method)
-
-
-def start_processes(
-    fn: Callable[..., object],
-    args: Iterable[Any] = (),
-    nprocs: int = 1,
-    join: bool = True,
-    daemon: bool = False,
-    start_method: str = "spawn",
-) -> ProcessContext | None:
-    """As `spawn`."""
     if nprocs < 1:
         raise ValueError(f"nprocs is {nprocs}: at least one process is expected")
     methods = _multiprocessing.get_context(start_method)
@@ -284,6 +272,10 @@ def start_processes(
         context.stop()
         raise
     return None
+
+
+#: The same; in PyTorch it is the one that has `start_method`.
+start_processes = spawn
 
 
 def _variables(rank: int, size: int, port: int) -> dict[str, str]:

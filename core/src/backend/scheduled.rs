@@ -308,7 +308,8 @@ impl Backend for ScheduledBackend {
             if self.driver.wait(completion, until) {
                 return true;
             }
-            // Also at the end of a short wait, for who waits in slices. A glance does not wait.
+            // Also at the end of a short wait: who waits in slices stalls all the same. A look at
+            // whether it is done does not wait for the store.
             if !glance {
                 self.inspector.inspect();
             }

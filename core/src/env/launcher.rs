@@ -38,11 +38,10 @@ pub(super) fn launched(lookup: &impl Fn(Variable) -> Option<String>) -> Result<L
     if lookup(variable::SLURM_STEP_ID).is_some() && lookup(variable::SLURM_STEP_NUM_TASKS).is_some()
     {
         let launched = of_slurm(lookup)?;
-        let inner = [variable::PMI_RANK, variable::PMI_SIZE].map(|it| number(it, lookup));
-        let [inner_rank, inner_size] = inner;
+        let (rank, size) =
+            (number(variable::PMI_RANK, lookup)?, number(variable::PMI_SIZE, lookup)?);
         let differs = |said: Option<u32>, inner: Option<u32>| inner.is_some() && said != inner;
-        let is_of_another =
-            differs(launched.rank, inner_rank?) || differs(launched.world_size, inner_size?);
+        let is_of_another = differs(launched.rank, rank) || differs(launched.world_size, size);
         return Ok(if is_of_another { Launched::default() } else { launched });
     }
     if lookup(variable::JOB_COMPLETION_INDEX).is_some() {

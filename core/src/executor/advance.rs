@@ -1,6 +1,6 @@
 //! One rank's operations over one transport. Never blocks, reads no clock, starts no thread.
 
-mod known;
+mod known_prices;
 
 use std::sync::{Arc, Weak};
 

@@ -124,7 +124,7 @@ impl Fault {
 }
 
 fn expected(entry: &str, form: &str) -> String {
-    format!("'{entry}' is no fault; expected {form}")
+    format!("'{entry}' is not a fault; expected {form}")
 }
 
 /// The number of an operation, from 1.
@@ -229,7 +229,7 @@ mod tests {
             ("kill=1#2,,", "", KINDS),
             ("explode=1#2", "explode=1#2", KINDS),
         ] {
-            let expected = format!("'{entry}' is no fault; expected {form}");
+            let expected = format!("'{entry}' is not a fault; expected {form}");
             assert_eq!(parsed(text).map(|faults| faults.to_string()), Err(expected), "{text}");
         }
     }
