@@ -38,5 +38,6 @@ test("others are not", () => {
 test("what is not a fault is refused", () => {
   const { status, stderr } = ran("delay=5@0");
   assert.notEqual(status, 0);
-  assert.match(stderr, /InvalidArgumentError.*'delay=5@0' is not a fault; expected delay=TIME@RANK/u);
+  const refused = /InvalidArgumentError.*'delay=5@0' is not a fault; expected delay=TIME@RANK/u;
+  assert.match(stderr, refused);
 });

@@ -172,8 +172,8 @@ fn what_is_not_a_fault_is_refused_when_a_group_is_made() {
         })
     });
     all_went_well(&ended);
-    let expected = "POLYRANK_CHAOS is 'kill=1': 'kill=1' is not a fault; expected kill=RANK#N with N \
-                    from 1, as kill=1#40 true";
+    let expected = "POLYRANK_CHAOS is 'kill=1': 'kill=1' is not a fault; expected kill=RANK#N \
+                    with N from 1, as kill=1#40 true";
     for end in &ended {
         assert_eq!(end.printed, [expected], "{}", end.output);
     }
