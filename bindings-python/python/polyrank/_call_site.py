@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from types import FrameType
 
@@ -22,6 +21,9 @@ _ELSEWHERE = tuple(
     os.path.join(os.path.realpath(folder), "")
     for folder in (os.path.dirname(__file__), os.path.dirname(os.__file__))
 )
+
+# What `_own_path` has found: as many as the program has files.
+_own_paths: dict[str, str | None] = {}
 
 
 def call_site() -> str | None:
@@ -68,9 +70,15 @@ def _own(frame: FrameType | None) -> Iterator[tuple[FrameType, str]]:
         frame = frame.f_back
 
 
-@cache
 def _own_path(name: str) -> str | None:
     """Where a file of the program is; none if it is polyrank's, or Python's own."""
+    if name not in _own_paths:
+        _own_paths[name] = _found(name)
+    return _own_paths[name]
+
+
+def _found(name: str) -> str | None:
+    """What `_own_path` remembers of a file: its links are followed once."""
     path = os.path.realpath(name)
     if _is_elsewhere(name, path):
         return None
