@@ -18,7 +18,8 @@
 //! }
 //! ```
 //!
-//! `cargo install polyrank-cli`, then `polyrank run -n 4 target/release/train`.
+//! `cargo install polyrank-cli`, then `polyrank run -n 4 target/release/train`. A program can also
+//! start its ranks itself: [`spawn`].
 //!
 //! # In one process
 //!
@@ -176,6 +177,8 @@ mod schedule;
 #[doc(hidden)]
 pub mod schedule;
 mod sorted;
+#[cfg(feature = "tcp")]
+mod spawn;
 #[cfg(not(feature = "internals"))]
 mod spin;
 #[cfg(feature = "internals")]
@@ -215,6 +218,8 @@ pub use process_group::{
 #[cfg(feature = "tcp")]
 pub use recorder::{OperationStats, PeerStats, ProcessGroupStats};
 pub use request::{CustomOp, CustomReduction, Request};
+#[cfg(feature = "tcp")]
+pub use spawn::{SpawnError, spawn};
 pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
     TensorRef,

@@ -95,6 +95,13 @@ variables! {
             unset: "`TORCHELASTIC_RUN_ID`, or else Slurm's job and step, or else no name",
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
+        /// Which call of `spawn` in a program of Rust has started this process, and as which rank:
+        /// `spawn` sets it, for itself.
+        POLYRANK_SPAWN {
+            values: "what `spawn` sets it to",
+            unset: "`spawn` starts ranks",
+            reader: "`spawn` in Rust"
+        }
         /// After how many seconds it is said who is missing, where an operation is waited for that
         /// does not end.
         POLYRANK_STALL_REPORT {
