@@ -85,8 +85,9 @@ export function spawn(
 ): Promise<void>;
 
 /**
- * The group of all ranks that {@link spawn} started, for either kind. In a process it is the default
- * group, as `initProcessGroup` makes it. In a Worker it is a group that `ProcessGroup.join` made:
- * the default group belongs to the process. `destroyProcessGroup(group)` leaves either.
+ * The group of all ranks that {@link spawn} started, for either kind. In a process it is the
+ * default group, as `initProcessGroup` makes it. In a Worker it is a group that
+ * `ProcessGroup.join` made: the default group belongs to the process. `destroyProcessGroup(group)`
+ * leaves either.
  */
 export function joinWorld(options?: ProcessGroupOptions): Promise<ProcessGroup>;

@@ -29,8 +29,8 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 /// process dies, or the thread that called, they are ended.
 ///
 /// A function cannot be sent to another process: **each rank runs the program from its beginning**,
-/// with the same arguments, and what stands before the call runs in every rank. There, this call runs
-/// `f` and ends the process. So call it first in `main`, and print or read nothing before.
+/// with the same arguments, and what stands before the call runs in every rank. There, this call
+/// runs `f` and ends the process. So call it first in `main`, and print or read nothing before.
 ///
 /// ```no_run
 /// use polyrank::ReduceOp;

@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use polyrank::distributed::{
     InitOptions, destroy_process_group, get_world_size, init_process_group,
 };
 use polyrank::{ReduceOp, SpawnError, spawn};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The word before the name of a scenario.
 const SCENARIO: &str = "--scenario";
@@ -196,7 +196,7 @@ fn a_program_that_does_not_come_to_the_call_is_told() {
 
 fn ranks_end_with_who_started_them() {
     for signal in [Signal::KILL, Signal::TERM] {
-        let mut parent: Child = program("stays", 0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut parent = program("stays", 0).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(parent.stdout.take().unwrap());
         let mut ranks = Vec::new();
         while ranks.len() < 2 {
@@ -205,7 +205,7 @@ fn ranks_end_with_who_started_them() {
             ranks.extend(line.strip_prefix("PID ").map(|pid| pid.trim().to_owned()));
         }
         kill_process(Pid::from_child(&parent), signal).unwrap();
-        let _ = waitpid(Some(Pid::from_child(&parent)), WaitOptions::empty());
+        parent.wait().unwrap();
         // They hold its standard output open until they end.
         let mut rest = String::new();
         output.read_to_string(&mut rest).unwrap();

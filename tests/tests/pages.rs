@@ -23,12 +23,13 @@ fn every_error_has_its_line_in_troubleshooting() {
     assert!(missing.is_empty(), "site/concepts/troubleshooting.md says nothing of {missing:?}");
 }
 
-/// The Rust on the pages is in the README, whose programs are compiled as tests, or in an
-/// example of this package.
+/// The Rust on the pages is in the README, whose programs are compiled as tests, or in
+/// examples of this package.
 #[test]
 fn all_rust_on_the_pages_is_compiled() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let compiled = [read("README.md"), read("tests/examples/pages.rs")];
+    let files = ["README.md", "tests/examples/pages.rs", "tests/examples/spawn.rs"];
+    let compiled = files.map(read);
     let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let compiled = compiled.map(|text| lines(&text));
     let mut count = 0;

@@ -7,7 +7,7 @@ import { ProcessExitedError, ProcessRaisedError } from "./errors.js";
 const GRACE_MS = 30_000;
 
 /** The longest time that a timer takes, ms. */
-const LONGEST_MS = 2 ** 31 - 1;
+const MAX_MS = 2 ** 31 - 1;
 
 export class ProcessContext {
   #ranks;
@@ -81,7 +81,7 @@ async function within(limit, promise) {
   if (limit === null) return promise;
   let timer;
   const late = new Promise((resolve) => {
-    timer = setTimeout(resolve, Math.min(limit, LONGEST_MS));
+    timer = setTimeout(resolve, Math.min(limit, MAX_MS));
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
@@ -92,7 +92,8 @@ function failureOf({ rank, pid, title, told, end }) {
   if (told?.text) {
     return new ProcessRaisedError(`rank ${rank} (${title}) raised:\n${told.text}`, who);
   }
-  const how = end.signal === null ? `ended with exit code ${end.code}` : `was ended by ${end.signal}`;
-  const facts = { ...who, exitCode: end.code, signal: end.signal };
+  const { code, signal } = end;
+  const how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
+  const facts = { ...who, exitCode: code, signal };
   return new ProcessExitedError(`rank ${rank} (${title}) ${how}`, facts);
 }

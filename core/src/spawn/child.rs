@@ -13,8 +13,8 @@ use super::{HOST, STORE_TIMEOUT};
 use crate::env::variable;
 use crate::store::{Store, TcpStore, TcpStoreOptions};
 
-/// Which call of `spawn` it is: where it stands, and how often that was called. It is the same one in
-/// every process of the program.
+/// Which call of `spawn` it is: where it stands, and how often that was called. It is the same one
+/// in every process of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place(String);
 
@@ -62,7 +62,7 @@ pub(super) struct RankOfSpawn {
 }
 
 impl RankOfSpawn {
-    /// None if it was started otherwise; what a rank has started is no rank.
+    /// None if it was started otherwise; what a rank has started is not a rank.
     pub(super) fn of_this_process() -> Option<RankOfSpawn> {
         let text = variable::POLYRANK_SPAWN.text()?;
         let mut parts = text.splitn(4, ' ');
