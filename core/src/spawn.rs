@@ -75,7 +75,7 @@ fn start(nprocs: u32, place: &Place) -> Result<(), SpawnError> {
         return Err(refused("nprocs is 0: at least one process is expected".to_owned()));
     }
     let options = TcpStoreOptions::new(HOST, 0).is_master(true).wait_for_workers(false);
-    let store = TcpStore::new(options).map_err(SpawnError::Store)?;
+    let store = TcpStore::new(options).map_err(SpawnError::Setup)?;
     let mut family = Family::new(&store);
     for rank in 0..nprocs {
         family.start(rank, nprocs, place)?;
@@ -84,5 +84,5 @@ fn start(nprocs: u32, place: &Place) -> Result<(), SpawnError> {
 }
 
 fn refused(message: String) -> SpawnError {
-    SpawnError::Store(Error::InvalidArgument { message })
+    SpawnError::Setup(Error::InvalidArgument { message })
 }

@@ -71,5 +71,5 @@ pub enum SpawnError {
     },
     /// The call was wrong, or the store cannot be served in which the ranks meet.
     #[error(transparent)]
-    Store(Error),
+    Setup(Error),
 }
