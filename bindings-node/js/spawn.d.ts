@@ -9,7 +9,8 @@ export type SpawnKind = "process" | "worker";
 export interface SpawnOptions {
   /** The function's name among the exports of the module; `default` by default. */
   name?: string | undefined;
-  /** What it is called with after its rank: whatever `structuredClone` copies. */
+  /** What it is called with after its rank: what `structuredClone` copies and, for processes, what
+   * `serialize` of `node:v8` does. */
   args?: readonly unknown[] | undefined;
   /** How many ranks; 1 by default. */
   nprocs?: number | undefined;
@@ -17,7 +18,8 @@ export interface SpawnOptions {
   kind?: SpawnKind | undefined;
   /** Whether to wait for all of them; true by default. */
   join?: boolean | undefined;
-  /** Whether they end with this program rather than that it waits for them; false by default. */
+  /** Whether this program may end before them, which ends them; `join()` waits for them all the
+   * same. False by default. */
   daemon?: boolean | undefined;
 }
 
@@ -65,8 +67,9 @@ export class ProcessContext {
  * processes `initProcessGroup()` needs no settings; in Workers, whose process has one default group
  * for all of them, {@link joinWorld} takes its place.
  *
- * If one fails the others are ended, and this rejects with its error. If this process dies, the
- * ranks end; a process whose event loop is blocked, when it is no longer.
+ * If one fails the others are ended, and this rejects with its error; with `join: false`,
+ * {@link ProcessContext.join} does that. Ranks have the arguments of this program and an empty
+ * standard input. If this process dies they end: a process does when its event loop turns.
  *
  * @param entry - the module: its URL, as `new URL("./main.js", import.meta.url)`, or its path,
  * relative to the current folder.

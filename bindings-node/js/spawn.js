@@ -1,7 +1,7 @@
 // `polyrank/spawn`: ranks as processes or Workers that this program starts. They meet in a store
 // that this process serves on the loopback interface. Knows no group.
 
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { deserialize, serialize } from "node:v8";
@@ -9,7 +9,14 @@ import { isMainThread, workerData } from "node:worker_threads";
 
 import { InvalidArgumentError, InvalidTypeError } from "./generated/errors.js";
 import { ProcessGroup, TCPStore, initProcessGroup } from "./index.js";
-import { expectAtMost } from "./runtime/options.js";
+import {
+  ANYTHING,
+  BOOLEAN,
+  NUMBER,
+  STRING,
+  expectAtMost,
+  optionsOf,
+} from "./runtime/options.js";
 import { ProcessContext } from "./spawn/context.js";
 import { ProcessRank, WorkerRank } from "./spawn/ranks.js";
 
@@ -17,21 +24,28 @@ export { ProcessContext } from "./spawn/context.js";
 export { ProcessError, ProcessExitedError, ProcessRaisedError } from "./spawn/errors.js";
 
 const KINDS = { process: ProcessRank, worker: WorkerRank };
-const OPTIONS = ["name", "args", "nprocs", "kind", "join", "daemon"];
+const OPTIONS = {
+  name: STRING,
+  args: ANYTHING,
+  nprocs: NUMBER,
+  kind: STRING,
+  join: BOOLEAN,
+  daemon: BOOLEAN,
+};
 const HOST = "127.0.0.1";
 
 /** Starts ranks, each of which calls a function that a module exports. */
 export async function spawn(entry, options) {
   expectAtMost(2, "spawn", arguments.length);
-  const { nprocs, kind, join, daemon, ...job } = settings(entry, options ?? {});
+  const { nprocs, kind, join, daemon, ...job } = settings(entry, options);
   const store = await TCPStore.connect(HOST, 0, { isMaster: true, waitForWorkers: false });
   const ranks = [];
-  const context = new ProcessContext(ranks, store);
+  const context = new ProcessContext(ranks);
   try {
     for (let rank = 0; rank < nprocs; rank += 1) {
       const env = { ...process.env, ...variables(rank, nprocs, store.port) };
       const { port } = store;
-      ranks.push(new KINDS[kind]({ ...job, rank, nprocs, port }, { env, daemon }));
+      ranks.push(new KINDS[kind]({ ...job, rank, nprocs, port }, { env, daemon, store }));
     }
   } catch (error) {
     // A later one cannot be started.
@@ -54,40 +68,52 @@ export async function joinWorld(options) {
 
 /** What is asked for, once it is known that it can be done. */
 function settings(entry, given) {
-  for (const name of Object.keys(given)) {
-    if (!OPTIONS.includes(name)) {
-      throw new InvalidTypeError(
-        `spawn() got an unexpected option '${name}'; expected one of ${OPTIONS.join(", ")}`,
-      );
-    }
-  }
-  const { name = "default", args = [], nprocs = 1, kind = "process" } = given;
+  const options = optionsOf("spawn", given, OPTIONS);
+  const [name, nprocs] = [options.name ?? "default", options.nprocs ?? 1];
+  const kind = options.kind ?? "process";
   if (!Number.isSafeInteger(nprocs) || nprocs < 1) {
-    throw refused(`'nprocs' is ${String(nprocs)}: at least one rank is expected`);
+    throw refused(`'nprocs' must be a whole number from 1, not ${nprocs}`);
   }
   if (!Object.hasOwn(KINDS, kind)) {
-    throw refused(`'kind' must be one of process, worker, not ${String(kind)}`);
+    throw refused(`'kind' must be one of process, worker, not ${kind}`);
   }
+  const args = copied(options.args ?? [], kind);
+  const [join, daemon] = [options.join ?? true, options.daemon ?? false];
+  return { url: urlOf(entry), name, args, nprocs, kind, join, daemon };
+}
+
+/** What arrives where `args` are sent to. */
+function copied(args, kind) {
   if (!Array.isArray(args)) throw new InvalidTypeError("spawn(): 'args' must be an array");
   try {
-    if (kind === "process") deserialize(serialize(args));
-    else structuredClone(args);
+    return kind === "process" ? deserialize(serialize(args)) : structuredClone(args);
   } catch (error) {
-    throw refused(`'args' cannot be sent to another ${kind}: ${error.message}`);
+    const why = error?.message ?? String(error);
+    throw refused(`'args' cannot be sent to another ${kind}: ${why}`);
   }
-  const { join = true, daemon = false } = given;
-  return { url: urlOf(entry), name, args, nprocs, kind, join, daemon };
 }
 
 /** Where a module is: a URL, or a path, relative to the current folder. */
 function urlOf(entry) {
-  const isUrl = entry instanceof URL || (typeof entry === "string" && /^file:/u.test(entry));
-  if (!isUrl && typeof entry !== "string") {
+  const text = typeof entry === "string" ? entry : entry?.href;
+  if (typeof text !== "string") {
     throw new InvalidTypeError("spawn(): 'entry' must be the URL or the path of a module");
   }
-  const path = isUrl ? fileURLToPath(entry) : resolve(entry);
-  if (!existsSync(path)) throw refused(`there is no module ${path}`);
-  return isUrl ? String(entry) : pathToFileURL(path).href;
+  const isUrl = typeof entry !== "string" || /^[a-z][a-z0-9+.-]*:/iu.test(text);
+  const path = isUrl ? pathOf(text) : resolve(text);
+  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) {
+    throw refused(`there is no module ${path}`);
+  }
+  return isUrl ? new URL(text).href : pathToFileURL(path).href;
+}
+
+function pathOf(url) {
+  try {
+    return fileURLToPath(url);
+  } catch (error) {
+    const why = `(${error.message})`;
+    throw refused(`'entry' is ${url}; a path or the URL of a file here is expected ${why}`);
+  }
 }
 
 function refused(why) {

@@ -30,6 +30,13 @@ async function written(folder) {
   return Object.fromEntries(names.map((name, index) => [name, texts[index]]));
 }
 
+/** How a program ends that Node evaluates with these arguments. */
+async function ended(program, words = [], options = []) {
+  const all = [...options, "--input-type", "module", "--eval", program, ...words];
+  const stdio = ["ignore", "inherit", "inherit"];
+  return once(start(process.execPath, all, { cwd: import.meta.dirname, stdio }), "exit");
+}
+
 for (const kind of KINDS) {
   for (const nprocs of [1, 2, 3, 5]) {
     test(`${nprocs} of kind ${kind} meet without settings`, async (context) => {
@@ -87,6 +94,69 @@ test("a process that a signal ends is told", async () => {
   assert.equal(error.message, `rank 1 (process ${error.pid}) was ended by SIGKILL`);
 });
 
+test("the cause is the rank that threw, though others have to be killed", async (context) => {
+  const folder = await folderOf(context);
+  const ranks = await spawn(RANKS, { name: "stubborn", args: [folder], nprocs: 3, join: false });
+  const both = [ranks.join({ gracePeriod: 50 }), ranks.join({ gracePeriod: 10_000 })];
+  for (const joined of both) {
+    await assert.rejects(joined, /^ProcessRaisedError: rank 1 .*\n.*over/u);
+  }
+  const ends = ranks.processes.map(({ signalCode }) => signalCode);
+  assert.deepEqual(ends, ["SIGKILL", null, "SIGTERM"]);
+});
+
+for (const kind of KINDS) {
+  test(`a rank of kind ${kind} whose function never returns has failed`, async () => {
+    const error = await spawn(RANKS, { name: "unsettled", kind }).then(assert.fail, (it) => it);
+    assert.ok(error instanceof ProcessExitedError, String(error));
+    assert.equal(error.exitCode, 13);
+    assert.match(error.message, /waits for what nothing can settle/u);
+  });
+
+  test(`ranks of kind ${kind} are waited for though they are daemons`, async (context) => {
+    const folder = await folderOf(context);
+    const options = { name: "isWorker", args: [folder], nprocs: 2, kind, daemon: true };
+    const program = `
+      import { spawn } from "polyrank/spawn";
+      await spawn(${JSON.stringify(RANKS.href)}, ${JSON.stringify(options)});
+    `;
+    assert.deepEqual(await ended(program), [0, null]);
+    assert.deepEqual(Object.keys(await written(folder)), ["0", "1"]);
+  });
+
+  test(`ranks of kind ${kind} have the arguments of the program`, async (context) => {
+    const folder = await folderOf(context);
+    const options = { name: "tellsArguments", args: [folder], kind };
+    const program = `
+      import { spawn } from "polyrank/spawn";
+      await spawn(${JSON.stringify(RANKS.href)}, ${JSON.stringify(options)});
+    `;
+    assert.deepEqual(await ended(program, ["--", "--lr", "3"]), [0, null]);
+    assert.deepEqual(await written(folder), { 0: "--lr 3" });
+  });
+}
+
+test("the store serves though nobody keeps the context", async (context) => {
+  const folder = await folderOf(context);
+  const options = { name: "meetsLate", args: [folder], nprocs: 2, join: false };
+  const program = `
+    import { existsSync } from "node:fs";
+    import { setTimeout } from "node:timers/promises";
+    import { spawn } from "polyrank/spawn";
+    await spawn(${JSON.stringify(RANKS.href)}, ${JSON.stringify(options)});
+    const here = (rank) => existsSync(${JSON.stringify(folder)} + "/here " + rank);
+    while (!here(0) || !here(1)) await setTimeout(1);
+    globalThis.gc();
+    // What was collected is let go of between turns of the event loop.
+    await setTimeout(1);
+    globalThis.gc();
+    (await import("node:fs")).writeFileSync(${JSON.stringify(folder)} + "/go on", "");
+  `;
+  assert.deepEqual(await ended(program, [], ["--expose-gc"]), [0, null]);
+  const { 0: first, 1: second } = await written(folder);
+  assert.deepEqual([first, second], ["0 of 2", "1 of 2"]);
+});
+
 test("what does not end is killed", async (context) => {
   const folder = await folderOf(context);
   const ranks = await spawn(RANKS, { name: "stubborn", args: [folder], nprocs: 2, join: false });
@@ -111,7 +181,13 @@ for (const kind of KINDS) {
     const args = [`${folder}/never`];
     const ranks = await spawn(RANKS, { name: "waits", args, nprocs: 2, kind, join: false });
     await ranks.stop();
-    await assert.rejects(ranks.join(), ProcessExitedError);
+    const error = await ranks.join().then(assert.fail, (error) => error);
+    assert.ok(error instanceof ProcessExitedError, String(error));
+    assert.equal(error.signal, kind === "process" ? "SIGTERM" : null);
+    await ranks.stop();
+    for (const options of [50, { timeuot: 10 }, { timeout: "1" }]) {
+      await assert.rejects(ranks.join(options), pr.InvalidTypeError);
+    }
   });
 }
 
@@ -134,11 +210,25 @@ test("a module of CommonJS will do", async (context) => {
   assert.equal(await readFile(`${folder}/told`, "utf8"), "here");
 });
 
+test("of a module of CommonJS, exports are found that Node does not list", async (context) => {
+  const folder = await folderOf(context);
+  const text = `module.exports = Object.fromEntries([["train", (rank, path) =>
+    require("fs").writeFileSync(path, "here")]]);`;
+  await writeFile(`${folder}/ranks.cjs`, text);
+  await spawn(`${folder}/ranks.cjs`, { name: "train", args: [`${folder}/told`] });
+  assert.equal(await readFile(`${folder}/told`, "utf8"), "here");
+});
+
 test("what cannot be done is refused", async () => {
   const refused = (entry, options, message) => {
     return assert.rejects(spawn(entry, options), { name: "InvalidArgumentError", message });
   };
-  await refused(RANKS, { nprocs: 0 }, /'nprocs' is 0: at least one rank is expected/u);
+  for (const nprocs of [0, -1, 2.5, NaN]) {
+    const expected = `spawn(): 'nprocs' must be a whole number from 1, not ${nprocs}`;
+    await refused(RANKS, { nprocs }, expected);
+  }
+  await refused("https://example.org/ranks.js", {}, /'entry' is https:.*a path or the URL of a/u);
+  await refused(tmpdir(), {}, /there is no module/u);
   await refused(RANKS, { kind: "thread" }, /'kind' must be one of process, worker, not thread/u);
   await refused("./nowhere.js", {}, /there is no module \/.*\/nowhere\.js/u);
   for (const kind of KINDS) {
@@ -149,7 +239,9 @@ test("what cannot be done is refused", async () => {
     await assert.rejects(spawn(RANKS, missing), found);
   }
   const { InvalidTypeError } = pr;
-  await assert.rejects(spawn(RANKS, { nproc: 2 }), InvalidTypeError);
+  for (const options of [{ nproc: 2 }, { nprocs: "2" }, { name: Symbol("x") }, { join: "no" }, 5]) {
+    await assert.rejects(spawn(RANKS, options), InvalidTypeError);
+  }
   await assert.rejects(spawn(RANKS, { args: "abc" }), InvalidTypeError);
   await assert.rejects(spawn(() => 1), InvalidTypeError);
 });

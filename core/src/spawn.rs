@@ -25,12 +25,13 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Starts this program `nprocs` times, as ranks 0 to `nprocs - 1`, each of which calls `f` with its
 /// rank, and waits until all have ended. In them
 /// [`init_process_group`](crate::distributed::init_process_group) needs no settings. If one fails
-/// the others are ended, by SIGTERM and 30 seconds later by SIGKILL, and this returns why; if this
-/// process dies, or the thread that called, they are ended.
+/// the others are ended, by SIGTERM and 30 seconds later by SIGKILL, and this returns why; on
+/// Linux they are ended, too, if this process dies, or the thread that called.
 ///
 /// A function cannot be sent to another process: **each rank runs the program from its beginning**,
 /// with the same arguments, and what stands before the call runs in every rank. There, this call
-/// runs `f` and ends the process. So call it first in `main`, and print or read nothing before.
+/// runs `f` and ends the process. So call it first in `main`, and print or read nothing before; in
+/// a test, start a program that does, since each rank would run the whole test program.
 ///
 /// ```no_run
 /// use polyrank::ReduceOp;

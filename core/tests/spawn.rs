@@ -11,6 +11,8 @@ use polyrank::distributed::{
 };
 use polyrank::{ReduceOp, SpawnError, spawn};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::SIGTERM;
+use signal_hook::iterator::Signals;
 
 /// The word before the name of a scenario.
 const SCENARIO: &str = "--scenario";
@@ -34,13 +36,14 @@ fn main() {
     what_cannot_be_done_is_refused();
     a_program_that_does_not_come_to_the_call_is_told();
     ranks_end_with_who_started_them();
+    a_rank_whose_parent_is_gone_starts_nothing();
 }
 
 /// What a user's program does. What it prints is the program's alone, not its ranks'.
 fn scenario(name: &str, number: u32) {
     match name {
         "sums" => told(spawn(number, sums)),
-        "error" | "panic" | "exit" | "kill" => told(spawn(3, |rank| fails(rank, name))),
+        "error" | "panic" | "exit" | "kill" | "obeys" => told(spawn(3, |rank| fails(rank, name))),
         "alone" => told(spawn(3, alone)),
         "twice" => {
             let first = spawn(2, sums);
@@ -91,7 +94,19 @@ fn sums(rank: u32) -> polyrank::Result<()> {
 /// Rank 1 fails, for which the others wait.
 fn fails(rank: u32, how: &str) -> Result<(), Box<dyn std::error::Error>> {
     let group = init_process_group(InitOptions::default())?;
+    if how == "obeys" && rank == 0 {
+        // Its end, as it is asked for, is not the cause.
+        let mut asked = Signals::new([SIGTERM])?;
+        group.barrier(())?;
+        asked.forever().next();
+        std::process::exit(143);
+    }
     match how {
+        "obeys" if rank == 1 => {
+            group.barrier(())?;
+            return Err("no such weights".into());
+        }
+        "obeys" => {}
         _ if rank != 1 => {}
         "error" => return Err("no such weights".into()),
         "panic" => panic!("no such {}", "weights"),
@@ -149,6 +164,7 @@ fn without_pid(text: &str) -> String {
 fn the_failure_of_one_ends_all_and_is_told() {
     for (how, expected) in [
         ("error", "rank 1 failed: no such weights"),
+        ("obeys", "rank 1 failed: no such weights"),
         ("panic", "rank 1 panicked: no such weights"),
         ("exit", "rank 1 ended with exit code 3"),
         ("kill", "rank 1 was ended by SIGKILL"),
@@ -211,4 +227,13 @@ fn ranks_end_with_who_started_them() {
         output.read_to_string(&mut rest).unwrap();
         assert_eq!(rest.trim(), "");
     }
+}
+
+fn a_rank_whose_parent_is_gone_starts_nothing() {
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let mut orphan = program("sums", 2);
+    orphan.env("POLYRANK_SPAWN", format!("{} 0 1 core/tests/spawn.rs:1:1#1", gone.id()));
+    let Output { status, stdout, .. } = orphan.output().unwrap();
+    assert_eq!((status.code(), stdout.len()), (Some(1), 0));
 }

@@ -8,6 +8,7 @@ import { typeName } from "./views.js";
 /** Types of options: what messages call them, and which values they have. What is undefined or null
  * was not given. */
 export const BOOLEAN = ["boolean", optional("boolean")];
+export const STRING = ["a string", optional("string")];
 export const NUMBER = ["number", optional("number")];
 export const DURATION = ["a number of milliseconds", optional("number", "bigint")];
 /** What the call itself looks at. */

@@ -15,10 +15,17 @@ class Rank {
   end = null;
   /** When and what it threw, if it has told that. */
   told = null;
+  /** It serves as long as there is a rank, also where nobody keeps the context. */
+  #store;
+  #daemon;
+  /** How many wait for its end. */
+  #holders = 0;
   #resolve;
 
-  constructor(rank) {
+  constructor({ rank }, { store, daemon }) {
     this.rank = rank;
+    this.#store = store;
+    this.#daemon = daemon;
     this.over = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -30,28 +37,53 @@ class Rank {
 
   hasEnded(code, signal) {
     this.end ??= { code, signal };
+    this.#store = null;
     this.#resolve();
+  }
+
+  /** Somebody waits for its end from now on. */
+  hold() {
+    this.#holders += 1;
+    this.#refer();
+  }
+
+  /** They do not any more. */
+  release() {
+    this.#holders -= 1;
+    this.#refer();
+  }
+
+  /** The program does not end before it, unless it is a daemon for which nobody waits. */
+  #refer() {
+    if (this.#daemon) this.keepsProgram(this.#holders > 0);
   }
 }
 
 /** A process. Its IPC channel tells it when this process ends. */
 export class ProcessRank extends Rank {
-  #sent = null;
+  #sent = new Set();
 
-  constructor(job, { env, daemon }) {
-    super(job.rank);
-    this.handle = fork(PROGRAM, [], { env, execArgv: optionsOfNode(), serialization: "advanced" });
+  constructor(job, { env, ...how }) {
+    super(job, how);
+    this.handle = fork(PROGRAM, argumentsOfProgram(), {
+      env,
+      execArgv: optionsOfNode(),
+      serialization: "advanced",
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    });
     this.pid = this.handle.pid;
     this.title = `process ${this.pid}`;
     this.handle.on("message", (message) => this.listen(message));
     // How it ended says more than that it could not be sent anything.
     this.handle.on("error", (error) => this.#failed(error));
     this.handle.once("exit", (code, signal) => this.#exited(code, signal));
+    // Where it cannot be sent, how the process ended says more.
     this.handle.send(job, () => {});
-    if (daemon) {
-      this.handle.unref();
-      this.handle.channel?.unref();
-    }
+    if (how.daemon) this.keepsProgram(false);
+  }
+
+  keepsProgram(does) {
+    for (const it of [this.handle, this.handle.channel]) it?.[does ? "ref" : "unref"]();
   }
 
   terminate() {
@@ -64,11 +96,11 @@ export class ProcessRank extends Rank {
 
   /** Whether it ended because it was told to. */
   wasStopped() {
-    return this.#sent !== null && this.end.signal === this.#sent;
+    return this.#sent.has(this.end.signal);
   }
 
   #send(signal) {
-    this.#sent = signal;
+    this.#sent.add(signal);
     this.handle.kill(signal);
   }
 
@@ -96,9 +128,12 @@ export class ProcessRank extends Rank {
 export class WorkerRank extends Rank {
   #wasStopped = false;
 
-  constructor(job, { env, daemon }) {
-    super(job.rank);
-    this.handle = new Worker(PROGRAM, { workerData: { polyrank: job }, env });
+  constructor(job, { env, ...how }) {
+    super(job, how);
+    const options = { workerData: { polyrank: job }, env, argv: argumentsOfProgram() };
+    // It has those of this process, but Node starts none beside an evaluated program's type.
+    if (process.execArgv.some((word) => /^--input-type\b/u.test(word))) options.execArgv = [];
+    this.handle = new Worker(PROGRAM, options);
     this.pid = this.handle.threadId;
     this.title = `Worker ${this.pid}`;
     this.handle.on("message", (message) => this.listen(message));
@@ -108,7 +143,11 @@ export class WorkerRank extends Rank {
     });
     // One that was terminated before it began ends with 0.
     this.handle.once("exit", (code) => this.hasEnded(this.wasStopped() ? 1 : code, null));
-    if (daemon) this.handle.unref();
+    if (how.daemon) this.keepsProgram(false);
+  }
+
+  keepsProgram(does) {
+    this.handle[does ? "ref" : "unref"]();
   }
 
   terminate() {
@@ -126,14 +165,27 @@ export class WorkerRank extends Rank {
   }
 }
 
-/** The options that Node was started with, less a program on the command line: it would be run in
- * place of the rank's. */
+/** What stands on the command line behind the program's name. */
+function argumentsOfProgram() {
+  const hasFile = !process.execArgv.some((word) => EVALUATES.test(word));
+  return process.argv.slice(hasFile ? 2 : 1);
+}
+
+/** Options of Node with a program in place of a file. */
+const EVALUATES = /^(-e|--eval|-p|-pe|--print)(=|$)/u;
+
+/** Options of Node that are about the one process that has them: a program, which would be run in
+ * place of the rank's, a debugger's port, a runner of tests. */
+const OF_ONE_PROCESS = /^(-i|-c|--(input-type|inspect|test|watch|interactive|check)\b.*)$/u;
+
+/** The options that Node was started with, less those of one process. */
 function optionsOfNode() {
   const words = [];
-  for (let index = 0; index < process.execArgv.length; index += 1) {
-    const word = process.execArgv[index];
-    if (/^(-e|--eval|-p|-pe|--print)$/u.test(word)) index += 1;
-    else if (!/^--(eval|print|input-type)=/u.test(word)) words.push(word);
+  let isValue = false;
+  for (const word of process.execArgv) {
+    const isOfOne = EVALUATES.test(word) || OF_ONE_PROCESS.test(word);
+    if (!isValue && !isOfOne) words.push(word);
+    isValue = !isValue && /^(-e|--eval|-p|-pe|--print|--input-type|--inspect-port)$/u.test(word);
   }
   return words;
 }

@@ -22,7 +22,8 @@ _ELSEWHERE = tuple(
     for folder in (os.path.dirname(__file__), os.path.dirname(os.__file__))
 )
 
-# What `_own_path` has found: as many as the program has files.
+# What `_own_path` has found: as many as the program has files. By hand, as checkers of stubs take a
+# function that is cached for one of any arguments.
 _own_paths: dict[str, str | None] = {}
 
 

@@ -9,6 +9,9 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use super::{HOST, STORE_TIMEOUT};
 use crate::env::variable;
 use crate::store::{Store, TcpStore, TcpStoreOptions};
@@ -62,19 +65,28 @@ pub(super) struct RankOfSpawn {
 }
 
 impl RankOfSpawn {
-    /// None if it was started otherwise; what a rank has started is not a rank.
+    /// None if it was started otherwise; what a rank has started is not a rank. It ends this
+    /// process if the one is gone that started it as a rank.
     pub(super) fn of_this_process() -> Option<RankOfSpawn> {
         let text = variable::POLYRANK_SPAWN.text()?;
         let mut parts = text.splitn(4, ' ');
         let mut number = || parts.next()?.parse::<u32>().ok();
         let (parent, rank, port) = (number()?, number()?, u16::try_from(number()?).ok()?);
         let place = Place(parts.next()?.to_owned());
-        (std::os::unix::process::parent_id() == parent).then_some(RankOfSpawn {
-            place,
-            parent,
-            rank,
-            port,
-        })
+        let this = RankOfSpawn { place, parent, rank, port };
+        if this.has_its_parent() {
+            return Some(this);
+        }
+        if !is_alive(parent) {
+            // It would start all ranks once more, for nobody.
+            tracing::error!(rank, parent, "the process that started this rank is gone");
+            exit(1);
+        }
+        None
+    }
+
+    fn has_its_parent(&self) -> bool {
+        std::os::unix::process::parent_id() == self.parent
     }
 
     /// What tells a process that it is one.
@@ -110,7 +122,7 @@ impl RankOfSpawn {
             }
         }
         // It may have gone before.
-        if std::os::unix::process::parent_id() != self.parent {
+        if !self.has_its_parent() {
             exit(1);
         }
     }
@@ -127,6 +139,12 @@ impl RankOfSpawn {
             tracing::warn!(%error, rank = self.rank, "cannot tell that it {what}: {text}");
         }
     }
+}
+
+/// Whether there is such a process, though it may be somebody else's.
+fn is_alive(process: u32) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// What somebody panicked with.

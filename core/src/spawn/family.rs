@@ -88,6 +88,11 @@ impl<'store> Family<'store> {
     /// Ends all that still run.
     fn stop(&mut self) {
         for process in self.processes.iter_mut().filter(|it| it.status.is_none()) {
+            // What has ended by now did so of itself.
+            if let Ok(Some(status)) = process.child.try_wait() {
+                process.status = Some(status);
+                continue;
+            }
             process.was_stopped = true;
             // One that has ended meanwhile has its number until it is reaped.
             let _ = kill_process(Pid::from_child(&process.child), Signal::TERM);
@@ -117,11 +122,13 @@ impl<'store> Family<'store> {
         failed.min_by_key(order).unwrap_or(seen)
     }
 
+    /// Whether it ended as it was told to: by the signal, or by itself without a word.
     fn was_ended_by_us(&self, rank: u32) -> bool {
         let Process { status, was_stopped, .. } = self.processes[rank as usize];
         let signal = status.and_then(|status| status.signal());
         let ours = [Signal::TERM, Signal::KILL].map(Signal::as_raw);
-        was_stopped && signal.is_some_and(|signal| ours.contains(&signal))
+        let by_another = signal.is_some_and(|signal| !ours.contains(&signal));
+        was_stopped && !by_another && self.tale(rank).is_none()
     }
 
     /// What a rank told of its end.
@@ -163,7 +170,7 @@ impl Drop for Family<'_> {
     }
 }
 
-/// What a rank told, and as the how manieth.
+/// What a rank told, and its place in the order in which they did.
 struct Tale {
     order: u64,
     message: String,

@@ -51,14 +51,32 @@ export async function waits(rank, path) {
   while (!existsSync(path)) await setTimeout(1);
 }
 
-/** Rank 0 takes no notice of SIGTERM; rank 1 fails when it does not. */
+/** Comes to the others when the file "go on" is there. */
+export async function meetsLate(rank, folder) {
+  writeFileSync(`${folder}/here ${rank}`, "");
+  await waits(rank, `${folder}/go on`);
+  await meets(rank, folder);
+}
+
+/** Waits for what never comes, with nothing that could bring it. */
+export async function unsettled() {
+  await new Promise(() => {});
+}
+
+export function tellsArguments(rank, folder) {
+  writeFileSync(`${folder}/${rank}`, process.argv.slice(2).join(" "));
+}
+
+/** Rank 0 takes no notice of SIGTERM; rank 1 fails when it does not; others do. */
 export async function stubborn(rank, folder) {
   if (rank === 1) {
     await waits(rank, `${folder}/ready`);
     throw new RangeError("over");
   }
-  process.on("SIGTERM", () => {});
-  writeFileSync(`${folder}/ready`, "");
+  if (rank === 0) {
+    process.on("SIGTERM", () => {});
+    writeFileSync(`${folder}/ready`, "");
+  }
   setInterval(() => {}, 1000);
 }
 
