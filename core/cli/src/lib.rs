@@ -53,7 +53,7 @@ use arguments::{Command, CommandLine};
 pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
     itself::remember(itself);
     // In a package for another language this was done when it was loaded.
-    drop(polyrank_log::start(polyrank_log::LevelFilter::WARN));
+    drop(polyrank_log::start_program(polyrank_log::LevelFilter::WARN));
     let command = arguments::command();
     let args = arguments::normalised(args, &command);
     let matches = command.try_get_matches_from(args);

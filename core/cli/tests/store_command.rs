@@ -55,6 +55,12 @@ impl ServedStore {
         ServedStore { child, urls }
     }
 
+    /// As [`ServedStore::run`]; what it says on standard error can be read.
+    fn run_with_errors(mut command: Command, lines: usize) -> ServedStore {
+        command.stderr(Stdio::piped());
+        ServedStore::run(command, lines)
+    }
+
     fn port(&self) -> u16 {
         self.urls[0].rsplit_once(':').unwrap().1.parse().unwrap()
     }
@@ -82,6 +88,34 @@ fn greeted(port: u16, clients: usize) -> Vec<(TcpStream, [u8; 4])> {
         (stream, echo)
     };
     (0..clients).map(greet).collect()
+}
+
+#[test]
+fn rust_log_says_how_much_is_logged_where_polyrank_log_does_not() {
+    let own = "closes a connection";
+    for (variables, is_told) in [
+        (&[][..], true),
+        (&[("RUST_LOG", "off")], false),
+        (&[("RUST_LOG", "tokio=debug")], true),
+        (&[("RUST_LOG", "off"), ("POLYRANK_LOG", "warn")], true),
+        (&[("RUST_LOG", "warn"), ("POLYRANK_LOG", "off")], false),
+        (&[("RUST_LOG", "off"), ("TORCH_CPP_LOG_LEVEL", "WARNING")], false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+        for name in ["RUST_LOG", "POLYRANK_LOG", "TORCH_CPP_LOG_LEVEL"] {
+            command.env_remove(name);
+        }
+        command.args(["store", "--port", "0"]).envs(variables.iter().copied());
+        let mut store = ServedStore::run_with_errors(command, 2);
+        let mut stranger = TcpStream::connect(("127.0.0.1", store.port())).unwrap();
+        stranger.write_all(&[0xff; 64]).unwrap();
+        // It has been sent away, or its end is read with an error: either follows what is said.
+        drop(stranger.read(&mut [0]));
+        kill_process(store.pid(), Signal::TERM).unwrap();
+        let mut said = String::new();
+        store.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said.contains(own), is_told, "{variables:?}: {said}");
+    }
 }
 
 #[test]

@@ -39,6 +39,30 @@ pub(crate) fn filter(otherwise: LevelFilter) -> Filter {
     Filter { targets, flaw }
 }
 
+/// As [`filter`]; without `POLYRANK_LOG`, what `RUST_LOG` says goes before c10d's variables.
+pub(crate) fn filter_of_program(otherwise: LevelFilter) -> Filter {
+    let said = match variable::POLYRANK_LOG.text() {
+        Some(_) => None,
+        None => variable::RUST_LOG.text(),
+    };
+    match said {
+        Some(text) => Filter { targets: targets_of_all(&text), flaw: None },
+        None => filter(otherwise),
+    }
+}
+
+/// What `text` says, which is written for other programs, too: it may name their parts, and what
+/// cannot be read, such as the fields of spans, is not for us.
+fn targets_of_all(text: &str) -> Targets {
+    // Nothing names no part, and spans are asked for in brackets.
+    let is_read = |said: &&str| !said.is_empty() && !said.contains('[');
+    let said = text.split(',').map(str::trim).filter(is_read);
+    let said: Vec<Targets> = said.filter_map(|said| said.parse().ok()).collect();
+    let default = said.iter().rev().find_map(Targets::default_level);
+    let targets = Targets::new().with_default(default.unwrap_or(LevelFilter::WARN));
+    targets.with_targets(said.into_iter().flatten())
+}
+
 /// What `text` says; what it does not speak of is logged as ever.
 fn targets(text: &str) -> Result<Targets, String> {
     let name = variable::POLYRANK_LOG;
@@ -96,6 +120,27 @@ mod tests {
             for (target, most) in [(transport, of_transport), ("polyrank::stall", of_others)] {
                 let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
                 for level in levels {
+                    assert_eq!(targets.would_enable(target, &level), level <= most, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_other_programs_understand_is_no_flaw() {
+        let (own, other) = ("polyrank::stall", "tokio::net");
+        for (text, of_own, of_other) in [
+            ("info", LevelFilter::INFO, LevelFilter::INFO),
+            ("off", LevelFilter::OFF, LevelFilter::OFF),
+            ("tokio=debug", LevelFilter::WARN, LevelFilter::DEBUG),
+            ("error,polyrank=trace", LevelFilter::TRACE, LevelFilter::ERROR),
+            ("[step{n=1}]=trace,polyrank=info", LevelFilter::INFO, LevelFilter::WARN),
+            ("my_program", LevelFilter::WARN, LevelFilter::WARN),
+            ("", LevelFilter::WARN, LevelFilter::WARN),
+        ] {
+            let targets = targets_of_all(text);
+            for (target, most) in [(own, of_own), (other, of_other)] {
+                for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
                     assert_eq!(targets.would_enable(target, &level), level <= most, "{text}");
                 }
             }

@@ -8,8 +8,8 @@ mod filter;
 mod record;
 
 pub use delivery::{Reader, flush, set_reader};
-use filter::filter;
 pub use filter::is_set;
+use filter::{Filter, filter, filter_of_program};
 pub use record::Record;
 pub use tracing::Level;
 pub use tracing::level_filters::LevelFilter;
@@ -41,7 +41,18 @@ impl Logging {
 /// the program has another subscriber.
 #[must_use]
 pub fn start(otherwise: LevelFilter) -> Option<Logging> {
-    let filter = filter(otherwise);
+    start_with(filter(otherwise))
+}
+
+/// As [`start`], in a program of Rust, whose users expect that `RUST_LOG` counts where
+/// `POLYRANK_LOG` is not set. A package for another language is a guest in a program that may have
+/// been told something else by it.
+#[must_use]
+pub fn start_program(otherwise: LevelFilter) -> Option<Logging> {
+    start_with(filter_of_program(otherwise))
+}
+
+fn start_with(filter: Filter) -> Option<Logging> {
     let (targets, handle) = reload::Layer::new(filter.targets);
     let subscriber = Registry::default().with(collector::Collector.with_filter(targets));
     tracing::subscriber::set_global_default(subscriber).ok()?;

@@ -119,8 +119,15 @@ variables! {
         /// How much is logged: `info`, or `warn,polyrank::transport=debug` for one part more.
         POLYRANK_LOG {
             values: "`off`, `error`, `warn`, `info`, `debug`, `trace`; for parts as in `RUST_LOG`",
-            unset: "what `TORCH_CPP_LOG_LEVEL` says, or else `warn`",
+            unset: "what `RUST_LOG` (in the command) or `TORCH_CPP_LOG_LEVEL` says, or else `warn`",
             reader: "the packages for Python and Node, and the command"
+        }
+        /// As `POLYRANK_LOG`, for programs written in Rust. It may name parts of other packages,
+        /// too: `warn,tokio=debug`.
+        RUST_LOG {
+            values: "as for `POLYRANK_LOG`, which goes before it",
+            unset: "as for `POLYRANK_LOG`",
+            reader: "the command `polyrank`, where a package for Python or Node does not run it"
         }
         /// In which form lines of the log go to standard error: as text for people, or each as an
         /// object of JSON.
