@@ -41,10 +41,10 @@ class Running {
       });
     }
     this.ended = new Promise((resolve) => {
-      this.process.on("close", (code) => {
+      this.process.on("close", (code, signal) => {
         this.isOver = true;
         this.#changed();
-        resolve(code);
+        resolve(signal ?? code);
       });
     });
   }

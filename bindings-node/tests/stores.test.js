@@ -164,7 +164,7 @@ test("an answer that no value can be is an error, and the others come", async ()
 
 test("a call that throws leaves nothing behind", async () => {
   const grown = Number(await printed("calls that throw"));
-  assert.ok(grown < 4, `${grown} MiB for 150000 calls`);
+  assert.ok(grown < 1.6, `${grown} MiB for 60000 calls`);
 });
 
 test("what a store was made of can be asked for", async () => {
