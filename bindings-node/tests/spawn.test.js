@@ -147,7 +147,7 @@ test("the store serves though nobody keeps the context", async (context) => {
     const here = (rank) => existsSync(${JSON.stringify(folder)} + "/here " + rank);
     while (!here(0) || !here(1)) await setTimeout(1);
     globalThis.gc();
-    // What was collected is let go of between turns of the event loop.
+    // What was collected is released between turns of the event loop.
     await setTimeout(1);
     globalThis.gc();
     (await import("node:fs")).writeFileSync(${JSON.stringify(folder)} + "/go on", "");

@@ -4,37 +4,9 @@
 //! A new variable is a row here and `variable::ITS_NAME.text()` where it is needed;
 //! `tests/tests/environment.rs` finds what the table lacks and what nobody uses.
 
-use super::variable::Variable;
+use super::variable::{Variable, variables};
 #[cfg(not(target_family = "wasm"))]
 use super::variable::{Row, Topic};
-
-/// Makes a constant of each row, and the table where there is an environment.
-macro_rules! variables {
-    ($($title:literal {$(
-        $(#[doc = $meaning:literal])+
-        $name:ident { values: $values:literal, unset: $unset:literal, reader: $reader:literal }
-    )+})+) => {
-        $($(
-            $(#[doc = $meaning])+
-            // A name is its owner's, in the letters that the owner gave it.
-            #[allow(non_upper_case_globals)]
-            pub const $name: Variable = Variable(stringify!($name));
-        )+)+
-
-        /// All variables, by topic.
-        #[cfg(not(target_family = "wasm"))]
-        pub const TOPICS: &[Topic] = &[$(Topic {
-            title: $title,
-            rows: &[$(Row {
-                variable: $name,
-                meaning: concat!($($meaning),+),
-                values: $values,
-                unset: $unset,
-                reader: $reader,
-            }),+],
-        }),+];
-    };
-}
 
 variables! {
     "Joining a group" {

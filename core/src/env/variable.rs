@@ -73,3 +73,32 @@ pub struct Row {
     /// The part of the library that reads it.
     pub reader: &'static str,
 }
+
+/// Makes a constant of each row, and the table where there is an environment.
+macro_rules! variables {
+    ($($title:literal {$(
+        $(#[doc = $meaning:literal])+
+        $name:ident { values: $values:literal, unset: $unset:literal, reader: $reader:literal }
+    )+})+) => {
+        $($(
+            $(#[doc = $meaning])+
+            // A name is its owner's, in the letters that the owner gave it.
+            #[allow(non_upper_case_globals)]
+            pub const $name: Variable = Variable(stringify!($name));
+        )+)+
+
+        /// All variables, by topic.
+        #[cfg(not(target_family = "wasm"))]
+        pub const TOPICS: &[Topic] = &[$(Topic {
+            title: $title,
+            rows: &[$(Row {
+                variable: $name,
+                meaning: concat!($($meaning),+),
+                values: $values,
+                unset: $unset,
+                reader: $reader,
+            }),+],
+        }),+];
+    };
+}
+pub(super) use variables;
