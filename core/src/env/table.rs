@@ -4,9 +4,9 @@
 //! A new variable is a row here and `variable::ITS_NAME.text()` where it is needed;
 //! `tests/tests/environment.rs` finds what the table lacks and what nobody uses.
 
-use super::variable::{Variable, variables};
 #[cfg(not(target_family = "wasm"))]
 use super::variable::{Row, Topic};
+use super::variable::{Variable, variables};
 
 variables! {
     "Joining a group" {
