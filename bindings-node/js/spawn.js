@@ -102,7 +102,7 @@ function urlOf(entry) {
   const isUrl = typeof entry !== "string" || /^[a-z][a-z0-9+.-]*:/iu.test(text);
   const path = isUrl ? pathOf(text) : resolve(text);
   if (!statSync(path, { throwIfNoEntry: false })?.isFile()) {
-    throw refused(`there is no module ${path}`);
+    throw refused(`no such file: ${path}`);
   }
   return isUrl ? new URL(text).href : pathToFileURL(path).href;
 }

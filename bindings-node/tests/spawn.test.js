@@ -228,9 +228,9 @@ test("what cannot be done is refused", async () => {
     await refused(RANKS, { nprocs }, expected);
   }
   await refused("https://example.org/ranks.js", {}, /'entry' is https:.*a path or the URL of a/u);
-  await refused(tmpdir(), {}, /there is no module/u);
+  await refused(tmpdir(), {}, /no such file: /u);
   await refused(RANKS, { kind: "thread" }, /'kind' must be one of process, worker, not thread/u);
-  await refused("./nowhere.js", {}, /there is no module \/.*\/nowhere\.js/u);
+  await refused("./nowhere.js", {}, /no such file: \/.*\/nowhere\.js/u);
   for (const kind of KINDS) {
     const options = { args: [() => 1], kind };
     await refused(RANKS, options, /'args' cannot be sent to another .*could not be cloned/u);

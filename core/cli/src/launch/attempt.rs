@@ -354,7 +354,8 @@ impl<'job> Attempt<'job> {
             Ending::Done | Ending::Failed { .. } => {}
         }
         if ending != Ending::Done {
-            self.stop(Signal::TERM);
+            let signal = ending.signal().and_then(Signal::from_named_raw);
+            self.stop(signal.unwrap_or(Signal::TERM));
         }
         self.everywhere = Some(ending);
     }
@@ -370,7 +371,9 @@ impl<'job> Attempt<'job> {
             let name = signal_name(number);
             say(&format!("{name}: passed on to {waiting} {ranks}"));
             self.report_failure(format!("its launcher got {name}"), 128 + number, false);
-            self.stopping = false;
+            // Another node may have passed it on already, and twice means at once to some.
+            let is_known = self.everywhere.as_ref().and_then(Ending::signal) == Some(number);
+            self.stopping &= is_known;
             self.stop(signal);
         } else {
             // A user who interrupts twice does not want to wait.
@@ -410,7 +413,8 @@ impl<'job> Attempt<'job> {
 
     fn report_failure(&mut self, what: String, exit_code: i32, may_restart: bool) {
         let (node_rank, host) = (self.setting.place.node_rank, self.setting.host.to_owned());
-        self.report(&Ending::Failed { node_rank, host, what, exit_code, may_restart });
+        let signal = self.signalled;
+        self.report(&Ending::Failed { node_rank, host, what, exit_code, may_restart, signal });
     }
 
     /// Asks the ranks to stop, once, and sets the time that they have for that.

@@ -100,9 +100,21 @@ pub(crate) enum Ending {
         exit_code: i32,
         /// Whether another start may help.
         may_restart: bool,
+        /// The signal that the launcher got, if that is what happened: it is for all ranks.
+        signal: Option<i32>,
     },
     /// A launcher is not there any more, in words.
     Lost { what: String },
+}
+
+impl Ending {
+    /// The signal that is for all ranks, if a launcher got one.
+    pub(crate) fn signal(&self) -> Option<i32> {
+        match self {
+            Ending::Failed { signal, .. } => *signal,
+            Ending::Done | Ending::Lost { .. } => None,
+        }
+    }
 }
 
 /// This launcher among the others of its job.

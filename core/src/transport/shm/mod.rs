@@ -334,7 +334,12 @@ impl Transport for ShmTransport {
         else {
             return false;
         };
-        open.channels.iter().all(|channel| shutdown(&channel.socket, Shutdown::Both).is_ok())
+        let cut = |channel: &SideChannel| shutdown(&channel.socket, Shutdown::Both).is_ok();
+        let is_cut = open.channels.iter().all(cut);
+        // The memory would serve on, until somebody looks at the sockets.
+        let why = "its connection ended without a goodbye: closed".to_owned();
+        self.lose(peer, LossReason::Died(why));
+        is_cut
     }
 
     fn abandon(&mut self) {
