@@ -26,6 +26,7 @@ mod predict;
 mod random;
 mod serve;
 mod sizes;
+mod stalls;
 mod top;
 mod trace;
 

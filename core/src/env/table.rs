@@ -122,6 +122,14 @@ variables! {
             unset: "nothing is written; `metrics()` tells it",
             reader: "every process with a group"
         }
+        /// The folder in which each process writes what it has said of operations and rendezvous
+        /// that wait long, for a launcher that says it once for all: `polyrank run` sets it for its
+        /// ranks.
+        POLYRANK_STALL_DIR {
+            values: "a folder that is there",
+            unset: "nothing is written; each rank says it on its own log",
+            reader: "every process that waits for others"
+        }
         /// As `POLYRANK_RUN_ID`, under torchrun.
         TORCHELASTIC_RUN_ID {
             values: "any text; `none` is not a name",

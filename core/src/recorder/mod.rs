@@ -15,6 +15,7 @@ mod pending;
 mod questions;
 pub mod report;
 pub mod snapshot;
+pub mod stall_report;
 mod statistics;
 #[cfg(test)]
 mod tests;

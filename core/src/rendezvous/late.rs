@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::join::Keys;
 use super::missing::missing;
 use crate::clock::{self, Instant};
+use crate::recorder::stall_report::{PublishedStall, StallReport};
 use crate::recorder::watch::{listen, say, seconds, stall_limit};
 use crate::store::Store;
 
@@ -14,7 +15,8 @@ pub(super) struct LateReport {
     /// None if it is never said.
     pause: Option<Duration>,
     next: Instant,
-    has_said: bool,
+    /// What was said last, and how often something was.
+    said: Option<(PublishedStall, u32)>,
 }
 
 impl LateReport {
@@ -23,11 +25,16 @@ impl LateReport {
         listen();
         let (began, pause) = (Instant::now(), stall_limit());
         let next = clock::after(pause.unwrap_or_default());
-        LateReport { began, pause, next, has_said: false }
+        LateReport { began, pause, next, said: None }
     }
 
-    /// Says who is missing, if this rank has waited for long, and after twice as long again.
-    pub(super) async fn look(&mut self, store: &dyn Store, keys: &Keys<'_>, world_size: u32) {
+    /// Says who is missing, if `rank` has waited for long, and after twice as long again.
+    pub(super) async fn look(
+        &mut self,
+        store: &dyn Store,
+        keys: &Keys<'_>,
+        (rank, world_size): (u32, u32),
+    ) {
         let Some(pause) = self.pause.filter(|_| Instant::now() >= self.next) else { return };
         let pause = pause.saturating_mul(2);
         (self.pause, self.next) = (Some(pause), clock::after(pause));
@@ -39,15 +46,26 @@ impl LateReport {
             Err(error) => format!("ranks are missing, and the store does not say which ({error})"),
         };
         let group = keys.group_name;
-        say(&format!("group '{group}': {who} not come to the rendezvous; waited for {waited}"));
-        self.has_said = true;
+        let text =
+            format!("group '{group}': {who} not come to the rendezvous; waited for {waited}");
+        say(&text);
+        let times = self.said.as_ref().map_or(1, |(_, times)| times.saturating_add(1));
+        let report = self.report(group, rank, text, times);
+        self.said = Some((PublishedStall::new(report), times));
     }
 
     /// Says that all have come, if it was said that some had not.
     pub(super) fn end(&self) {
-        if self.has_said {
-            let waited = seconds(self.began.elapsed());
-            say(&format!("the rendezvous waits no longer, after {waited}"));
+        if self.said.is_some() {
+            say(&StallReport::taken_back("the rendezvous", self.began.elapsed()));
         }
+    }
+
+    /// What the launcher is to say.
+    fn report(&self, group: &str, rank: u32, text: String, times: u32) -> StallReport {
+        let subject = format!("the rendezvous of group '{group}'");
+        let waited_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // All that wait for it call it the same, and there may be a million.
+        StallReport { subject, text, waiting: vec![rank], concerned: vec![], times, waited_ms }
     }
 }

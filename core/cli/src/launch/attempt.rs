@@ -3,13 +3,13 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrank::env::variable;
+use polyrank::env::variable::Variable;
 use rustix::process::Signal;
 
 use super::arguments::job::Job;
@@ -49,8 +49,8 @@ pub(super) struct Setting<'job> {
     pub(super) deadline: Option<Instant>,
     /// The launchers of the other nodes, if they know of each other.
     pub(super) nodes: Option<&'job Nodes>,
-    /// Where ranks write what is served of them.
-    pub(super) metrics: Option<&'job Path>,
+    /// The folders in which ranks write what is read of them, by the variables that name them.
+    pub(super) folders: &'job [(Variable, PathBuf)],
     pub(super) events: Sender<Event>,
     pub(super) host: &'job str,
 }
@@ -78,7 +78,7 @@ struct Rank {
     rank: u32,
     process: Process,
     last_lines: LastLines,
-    error_file: std::path::PathBuf,
+    error_file: PathBuf,
     ending: Option<ProcessEnd>,
     record: record::Rank,
 }
@@ -237,8 +237,8 @@ impl<'job> Attempt<'job> {
         })?;
         let numbers = (restart, local_rank as u32);
         let mut variables = environment.variables(job, place, numbers, &files.error_file);
-        let metrics = self.setting.metrics.map(|it| (variable::POLYRANK_METRICS_DIR, it));
-        variables.extend(metrics.map(|(name, folder)| (name.name().into(), folder.into())));
+        let folders = self.setting.folders.iter();
+        variables.extend(folders.map(|(name, folder)| (name.name().into(), folder.into())));
         let extra = OsString::from(format!("--local-rank={local_rank}"));
         let extra = job.pass_local_rank.then_some(extra.as_os_str());
         // A rank in its own process group would be stopped if it read from the terminal.

@@ -61,6 +61,11 @@ impl Logs {
         (!self.is_temporary).then_some(self.folder.as_path())
     }
 
+    /// The folder for what ranks of one start say of stalls.
+    pub(super) fn stalls(&self, restart: u32) -> PathBuf {
+        self.folder.join(format!("attempt_{restart}")).join("stalls")
+    }
+
     /// Opens the files of a rank for one start.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
+use polyrank::env::variable;
 use signal_hook::consts::SIGTERM;
 
 use super::arguments::job::Job;
@@ -22,6 +23,7 @@ use super::report::{say, say_as, signal_name};
 use super::{EXIT_USAGE, binding};
 use crate::metrics::MetricsServer;
 use crate::nodes::{NodeOptions, Nodes, Offer, Roster};
+use crate::stalls::StallWatch;
 
 /// Runs the job on this host and returns the launcher's exit code.
 pub(super) fn run(job: &Job) -> i32 {
@@ -256,8 +258,16 @@ impl Supervisor<'_> {
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
         };
+        let mut folders = Vec::new();
         if let Some(metrics) = &self.metrics {
             metrics.forget();
+            folders.push((variable::POLYRANK_METRICS_DIR, metrics.folder().to_owned()));
+        }
+        let nodes = self.nodes.as_ref().map(|nodes| nodes.stalls(restart, place.node_rank));
+        let stalls = StallWatch::start(logs.stalls(restart), nodes);
+        match &stalls {
+            Ok(stalls) => folders.push((variable::POLYRANK_STALL_DIR, stalls.folder().to_owned())),
+            Err(why) => say(&format!("stalls are told by each rank only: {why}")),
         }
         let mut attempt = Attempt::start(Setting {
             job: self.job,
@@ -269,7 +279,7 @@ impl Supervisor<'_> {
             cores: &self.cores,
             deadline: self.deadline,
             nodes: self.nodes.as_ref(),
-            metrics: self.metrics.as_ref().map(MetricsServer::folder),
+            folders: &folders,
             events: self.events.clone(),
             host: &self.host,
         });

@@ -9,6 +9,7 @@
 //!  polyrank/beat/K     counts up while node K is there
 //! ```
 
+mod stalls;
 mod watch;
 
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -19,6 +20,7 @@ use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::random;
+pub(crate) use stalls::NodeStalls;
 
 /// How long a launcher waits for the others before it says whom it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);

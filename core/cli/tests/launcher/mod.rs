@@ -1,6 +1,8 @@
 //! Starts `polyrank run` for tests, and reads what it says. Knows nothing of what is tested.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+pub(crate) mod hosts;
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;

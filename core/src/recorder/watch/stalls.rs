@@ -1,4 +1,5 @@
-//! Which operations have waited too long, and when that was said. Knows no store.
+//! Which operations have waited too long, and when that was said. Knows no store, and nothing of
+//! who reads what is said.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use super::place::CalledOperation;
 use super::{Places, words};
 use crate::clock::{self, Instant};
+use crate::recorder::stall_report::{PublishedStall, StallReport};
 use crate::recorder::{RecordedOperation, Recorder};
 
 /// Stalls that were reported, by the address of the recorder and the number of the operation.
@@ -16,11 +18,14 @@ pub(super) struct Stalls {
 }
 
 struct ReportedStall {
-    name: String,
+    subject: String,
     since: Instant,
     /// When it is said again, and how long after that again.
     again: Instant,
     pause: Duration,
+    /// How often it was said.
+    times: u32,
+    _published: PublishedStall,
 }
 
 /// An operation that has waited too long.
@@ -69,20 +74,25 @@ impl Stalls {
             }
             let waited = now.saturating_duration_since(since);
             let called = CalledOperation::of(&operation, &group, now);
-            let name = format!("{} of group {}", called.named(), group.name);
-            words::say(&words::stalled(&group, &called, waited, places));
-            let pause =
-                self.reported.get(&key).map_or(self.limit, |known| known.pause.saturating_mul(2));
+            let explanation = words::stalled(&group, &called, waited, places);
+            words::say(&explanation.for_rank());
+            let known = self.reported.get(&key);
+            let pause = known.map_or(self.limit, |known| known.pause.saturating_mul(2));
+            let times = known.map_or(1, |known| known.times.saturating_add(1));
             let again = clock::after(pause);
-            self.reported.insert(key, ReportedStall { name, since, again, pause });
+            let subject = explanation.subject.clone();
+            let published = PublishedStall::new(explanation.report(times, waited));
+            let stall =
+                ReportedStall { subject, since, again, pause, times, _published: published };
+            self.reported.insert(key, stall);
         }
     }
 
     fn take_back(&mut self, open: &[(usize, u64)], now: Instant) {
         let over = self.reported.extract_if(.., |key, _| !open.contains(key));
-        for (_, ReportedStall { name, since, .. }) in over {
-            let waited = words::seconds(now.saturating_duration_since(since));
-            words::say(&format!("{name} waits no longer, after {waited}"));
+        for (_, ReportedStall { subject, since, .. }) in over {
+            let waited = now.saturating_duration_since(since);
+            words::say(&StallReport::taken_back(&subject, waited));
         }
     }
 }

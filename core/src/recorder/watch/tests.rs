@@ -37,7 +37,7 @@ fn place(group: &str, open: Vec<CalledOperation>, last: Option<CalledOperation>)
 fn said(size: u32, known: impl IntoIterator<Item = (u32, Place)>) -> String {
     let places = Places { known: known.into_iter().collect(), obstacle: None };
     let operation = collective("allreduce 'layer 1'", 7, true);
-    let said = stalled(&group(size, 0), &operation, Duration::from_secs(10), &places);
+    let said = stalled(&group(size, 0), &operation, Duration::from_secs(10), &places).for_rank();
     let begin = "allreduce 'layer 1' #7 of group dp: ";
     said.strip_prefix(begin).unwrap_or_else(|| panic!("{said}")).to_owned()
 }
@@ -93,7 +93,7 @@ fn a_store_that_cannot_be_asked_is_said_to_be_the_reason() {
     let obstacle = Some("it is gone".to_owned());
     let places = Places { known: BTreeMap::new(), obstacle };
     let operation = collective("allreduce", 7, true);
-    let said = stalled(&group(2, 0), &operation, Duration::from_secs(10), &places);
+    let said = stalled(&group(2, 0), &operation, Duration::from_secs(10), &places).for_rank();
     assert!(
         said.ends_with("rank 1 may be anywhere (ranks cannot be asked where they are: it is gone)"),
         "{said}"

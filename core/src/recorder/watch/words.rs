@@ -9,6 +9,7 @@ use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
+use crate::recorder::stall_report::StallReport;
 
 /// Warns; on standard error where no program listens to what libraries log, so that nobody waits
 /// in silence.
@@ -20,6 +21,37 @@ pub(crate) fn say(text: &str) {
     }
 }
 
+/// What is known of an operation that waits.
+pub(super) struct Explanation {
+    /// What it is, and of which group.
+    pub(super) subject: String,
+    /// The ranks that wait for it.
+    waiting: Vec<u32>,
+    /// The ranks on which it depends, this one included.
+    concerned: Vec<u32>,
+    /// Who waits, and where the others are.
+    sentence: String,
+    /// Where in its program this rank is, if that is known.
+    own_site: Option<String>,
+    /// Where in their programs those are that wait, as far as that is known.
+    sites: String,
+}
+
+impl Explanation {
+    /// As this rank says it.
+    pub(super) fn for_rank(&self) -> String {
+        let site = self.own_site.as_ref().map(|site| format!("; this rank is at {site}"));
+        format!("{}{}", self.sentence, site.unwrap_or_default())
+    }
+
+    /// As it is said once for all ranks, after it was said for the `times`th time.
+    pub(super) fn report(self, times: u32, waited: Duration) -> StallReport {
+        let Explanation { subject, waiting, concerned, sentence, sites, .. } = self;
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        StallReport { subject, text: sentence + &sites, waiting, concerned, times, waited_ms }
+    }
+}
+
 /// That `operation` of this rank has `waited` in `group`, and where the others stand: "allreduce
 /// #17 of group dp: ranks 0, 1, 3 have waited for 10 s; rank 2 is in broadcast #4 of group tp".
 pub(super) fn stalled(
@@ -27,28 +59,35 @@ pub(super) fn stalled(
     operation: &CalledOperation,
     waited: Duration,
     places: &Places,
-) -> String {
+) -> Explanation {
     let own = group.global_rank();
     let (mut waiting, mut others) = (vec![own], Others::default());
+    let mut all = vec![own];
     for rank in concerned(group, operation).filter(|&rank| rank != own) {
+        all.push(rank);
         match where_is(group, operation, places, rank) {
             Standing::Waits => waiting.push(rank),
             Standing::Elsewhere(text) => others.add(rank, text),
         }
     }
     waiting.sort_unstable();
+    all.sort_unstable();
     let waited = seconds(waited);
     let has = if waiting.len() == 1 { "has" } else { "have" };
-    let name = operation.named();
     let mut others = others.text();
     if let Some(obstacle) = &places.obstacle {
         others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
     }
-    if let Some(site) = places.known.get(&own).and_then(|place| place.site.as_ref()) {
-        others.push_str(&format!("; this rank is at {site}"));
+    let site_of = |rank: u32| places.known.get(&rank).and_then(|place| place.site.clone());
+    let mut sites = Others::default();
+    for &rank in &waiting {
+        site_of(rank).into_iter().for_each(|site| sites.add(rank, format!("at {site}")));
     }
+    let subject = format!("{} of group {}", operation.named(), group.name);
     let who = rank_names(&waiting, 0);
-    format!("{name} of group {}: {who} {has} waited for {waited}{others}", group.name)
+    let sentence = format!("{subject}: {who} {has} waited for {waited}{others}");
+    let (own_site, sites) = (site_of(own), sites.text());
+    Explanation { subject, waiting, concerned: all, sentence, own_site, sites }
 }
 
 /// The ranks, as global ranks, on which the operation depends.

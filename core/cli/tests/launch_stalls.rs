@@ -1,0 +1,156 @@
+//! `polyrank run` says once for all ranks who waits for whom. The ranks are this program, started
+//! again; whoever is to go on looks for a file.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod launcher;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use launcher::hosts::Hosts;
+use launcher::polyrank;
+use polyrank::distributed::{InitOptions, barrier, destroy_process_group, init_process_group};
+
+/// What ranks do, and the folder of the files by which they are told to go on.
+const PART: &str = "STALL_TEST_PART";
+const FOLDER: &str = "STALL_TEST_FOLDER";
+/// How long a busy machine may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A rank of a job; nothing in the program of the tests.
+#[test]
+fn rank() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let rank = std::env::var("RANK").unwrap();
+    let is_late = |at: &str| part == format!("rank {rank} is late for {at}");
+    if is_late("the rendezvous") {
+        until_told("come");
+    }
+    init_process_group(InitOptions::default()).unwrap();
+    if is_late("the barrier") {
+        until_told("come");
+    }
+    barrier(()).unwrap();
+    // What is over is said as long as they live.
+    until_told("end");
+    destroy_process_group(None).unwrap();
+}
+
+fn until_told(what: &str) {
+    let file = std::path::PathBuf::from(std::env::var_os(FOLDER).unwrap()).join(what);
+    let until = Instant::now() + LIMIT;
+    while !file.exists() {
+        assert!(Instant::now() < until, "nobody says {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A job whose ranks do what a part says, and what is read of its launcher's standard error.
+struct Job {
+    launcher: Child,
+    lines: std::io::Lines<BufReader<ChildStderr>>,
+    folder: tempfile::TempDir,
+    /// What was said so far.
+    said: Vec<String>,
+}
+
+impl Job {
+    fn start(mut command: Command, part: &str) -> Job {
+        let folder = tempfile::tempdir().unwrap();
+        command.args(["-x", PART, "-x", FOLDER, "-x", "POLYRANK_STALL_REPORT"]);
+        command.arg("--no-python").arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "rank", "--nocapture"]);
+        command.env(PART, part).env(FOLDER, folder.path()).env("POLYRANK_STALL_REPORT", "0.5");
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut launcher = command.spawn().unwrap();
+        let lines = BufReader::new(launcher.stderr.take().unwrap()).lines();
+        Job { launcher, lines, folder, said: Vec::new() }
+    }
+
+    /// Reads on until there was a line of the launcher's own with these words.
+    fn until_said(&mut self, words: &str) {
+        self.until(|line| line.starts_with("polyrank run") && line.contains(words));
+    }
+
+    /// Reads on until there was such a line, which is the last that was read if it is new.
+    fn until(&mut self, is_it: impl Fn(&str) -> bool) {
+        while !self.said.iter().any(|line| is_it(line)) {
+            let line = self.lines.next();
+            self.said.push(line.unwrap_or_else(|| panic!("{:#?}", self.said)).unwrap());
+        }
+    }
+
+    fn tell(&self, what: &str) {
+        std::fs::write(self.folder.path().join(what), "").unwrap();
+    }
+
+    /// Waits for its end: all lines.
+    fn end(mut self) -> Vec<String> {
+        self.tell("end");
+        self.said.extend(self.lines.map(Result::unwrap));
+        assert!(self.launcher.wait().unwrap().success(), "{:#?}", self.said);
+        self.said
+    }
+}
+
+/// How many lines of the launchers have these words; in front may stand the name of a host.
+fn count(said: &[String], words: &str) -> usize {
+    let is_it = |line: &&String| line.starts_with("polyrank run") && line.contains(words);
+    said.iter().filter(is_it).count()
+}
+
+#[test]
+fn it_is_said_once_for_all_who_is_missing_and_when_it_goes_on() {
+    let mut job = Job::start(polyrank(&["-n", "4"]), "rank 2 is late for the barrier");
+    let waits = "barrier #1 of group default_pg: ranks 0, 1, 3 have waited for ";
+    job.until_said(waits);
+    let line = job.said.last().unwrap().clone();
+    assert!(line.ends_with("; rank 2 has called no collective of group default_pg"), "{line}");
+    // Each rank says it on its own log, too.
+    for rank in [0, 1, 3] {
+        job.until(|line| line.starts_with(&format!("[rank {rank}] polyrank: {waits}")));
+    }
+    job.tell("come");
+    job.until_said("barrier #1 of group default_pg waits no longer, after ");
+    let said = job.end();
+    // It may be said again on a slow machine, but by one for all.
+    let own = said.iter().filter(|line| line.starts_with(&format!("[rank 0] polyrank: {waits}")));
+    assert!(count(&said, waits) <= own.count(), "{said:#?}");
+    assert_eq!(count(&said, "waits no longer"), 1, "{said:#?}");
+}
+
+#[test]
+fn who_has_not_come_to_the_rendezvous_is_said_once_for_all() {
+    let mut job = Job::start(polyrank(&["-n", "3"]), "rank 1 is late for the rendezvous");
+    let waits = "group 'default_pg': rank 1 of 3 has not come to the rendezvous; waited for ";
+    job.until_said(waits);
+    job.tell("come");
+    job.until_said("the rendezvous of group 'default_pg' waits no longer, after ");
+    let said = job.end();
+    assert_eq!(count(&said, "waits no longer"), 1, "{said:#?}");
+}
+
+#[test]
+fn of_launchers_on_several_hosts_one_says_it() {
+    for late in [0, 1, 2] {
+        let hosts = Hosts::new();
+        let command = hosts.command(&["--hosts", "127.0.0.1,127.0.0.2,127.0.0.3"]);
+        let part = format!("rank {late} is late for the barrier");
+        let mut job = Job::start(command, &part);
+        let waiting: Vec<_> =
+            (0..3).filter(|rank| *rank != late).map(|it| it.to_string()).collect();
+        let waits = format!("group default_pg: ranks {} have waited for ", waiting.join(", "));
+        job.until_said(&waits);
+        let line = job.said.last().unwrap().clone();
+        assert!(line.starts_with("polyrank run (127.0.0.1): barrier #1 of "), "{line}");
+        job.tell("come");
+        job.until_said("barrier #1 of group default_pg waits no longer, after ");
+        let said = job.end();
+        assert_eq!(count(&said, "waits no longer"), 1, "{said:#?}");
+        let others = count(&said, " have waited for ") - count(&said, &waits);
+        assert_eq!(others, 0, "{said:#?}");
+    }
+}
