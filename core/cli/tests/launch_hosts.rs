@@ -7,10 +7,9 @@
 mod launcher;
 
 use std::io::BufRead;
-use std::process::Command;
 
 use launcher::hosts::Hosts;
-use launcher::{Running, is_dead, polyrank, sorted_lines, text, wait_until_dead};
+use launcher::{Running, is_dead, sorted_lines, text, wait_until_dead};
 use rustix::process::Signal;
 use serde_json::Value;
 
