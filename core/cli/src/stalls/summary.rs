@@ -148,7 +148,8 @@ mod tests {
         let two = report("allreduce #1", &[0, 1], &[0, 1, 2], 1);
         let expected = [vec![], vec!["allreduce #1: [0, 1]".to_owned()], vec![], vec![]];
         let both = [one.clone(), two.clone()];
-        assert_eq!(said(&[std::slice::from_ref(&one), &both, &both, &[two, one]]), expected);
+        let first = [one.clone()];
+        assert_eq!(said(&[&first, &both, &both, &[two, one]]), expected);
     }
 
     #[test]
