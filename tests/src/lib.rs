@@ -36,6 +36,11 @@ pub struct Readme;
 /// Limit of groups that tests make: long enough for a busy machine, short enough to be seen.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
+/// Whether tests run in all sizes and languages that take long: `cargo xtask test --all` asks for it.
+pub fn runs_long_tests() -> bool {
+    std::env::var_os("POLYRANK_LONG_TESTS").is_some()
+}
+
 /// Runs `rank_main` on `size` ranks, each a thread with a group over TCP; the results by rank.
 pub fn ranks<R: Send>(size: u32, rank_main: impl Fn(ProcessGroup) -> R + Sync) -> Vec<R> {
     ranks_with(size, |_| GroupOptions::default().timeout(LIMIT), rank_main)

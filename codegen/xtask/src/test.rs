@@ -26,6 +26,10 @@ pub(crate) struct Arguments {
     /// Run only this step (and what it needs); may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Run what takes longer, too, as before a release: more ways to build the crate, and suites over
+    /// MPI in all sizes and languages
+    #[arg(long)]
+    all: bool,
     /// Show the steps and end
     #[arg(long)]
     list: bool,
@@ -77,26 +81,34 @@ impl Outcome {
 /// the table.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
-    let steps = steps(&workspace)?;
+    let steps = steps(&workspace, arguments.all)?;
     if arguments.list {
         for step in &steps {
-            println!("{:12} {}", step.name, step.about);
+            let when = if step.is_long { " (with --all)" } else { "" };
+            println!("{:12} {}{when}", step.name, step.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = choose(&steps, &arguments.only)?;
+    let chosen = choose(&steps, arguments)?;
+    let left_out = steps.iter().filter(|step| step.is_long && !chosen.contains(&step.name));
+    let left_out: Vec<_> = left_out.map(|step| step.name).collect();
     let progress = Progress::new(workspace.target("xtask"))?;
     let steps = steps.into_iter().filter(|step| chosen.contains(&step.name));
     let started = Instant::now();
     let run = |step: Step, before: &[Verdict]| run_step(step, before, &workspace, &progress);
     let outcomes = lanes::run(steps.collect(), &run);
-    Ok(summarise(&outcomes, started.elapsed()))
+    let code = summarise(&outcomes, started.elapsed());
+    if arguments.only.is_empty() && !arguments.all {
+        println!("not run without --all: {}, and the longest tests of rust", left_out.join(", "));
+    }
+    Ok(code)
 }
 
-/// The steps to run: all, or those asked for with the steps that they need.
-fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
+/// The steps to run: all but long ones, all, or those asked for with the steps that they need.
+fn choose(steps: &[Step], Arguments { only, all, .. }: &Arguments) -> Result<Vec<&'static str>> {
     if only.is_empty() {
-        return Ok(steps.iter().map(|step| step.name).collect());
+        let steps = steps.iter().filter(|step| *all || !step.is_long);
+        return Ok(steps.map(|step| step.name).collect());
     }
     let mut chosen = Vec::new();
     let mut open: Vec<&str> = only.iter().map(String::as_str).collect();
@@ -315,10 +327,17 @@ mod tests {
 
     #[test]
     fn steps_bring_what_they_need_in_order() {
-        let steps = steps(&Workspace::find().unwrap()).unwrap();
-        let chosen = choose(&steps, &["pytest".to_owned()]).unwrap();
+        let steps = steps(&Workspace::find().unwrap(), false).unwrap();
+        let only = |name: &str| Arguments { only: vec![name.into()], all: false, list: false };
+        let chosen = choose(&steps, &only("pytest")).unwrap();
         assert_eq!(chosen, ["pytest", "build", "setup", "extension"]);
-        assert!(choose(&steps, &["nonsense".to_owned()]).is_err());
+        assert!(choose(&steps, &only("nonsense")).is_err());
+        // Long steps run when they are asked for.
+        assert_eq!(choose(&steps, &only("misuse")).unwrap(), ["misuse"]);
+        let usual = choose(&steps, &Arguments { only: vec![], all: false, list: false }).unwrap();
+        assert!(usual.contains(&"rust") && !usual.contains(&"misuse"));
+        let all = choose(&steps, &Arguments { only: vec![], all: true, list: false }).unwrap();
+        assert_eq!(all.len(), steps.len());
         for (index, step) in steps.iter().enumerate() {
             for need in step.needs {
                 let before = &steps[..index];

@@ -93,7 +93,8 @@ mod tests {
 
     fn step(name: &'static str, needs: &'static [&'static str], runs_beside: bool) -> Step {
         let action = Action::Run(Command::new("true"));
-        Step { name, about: "", needs, after: &["lints", "absent"], runs_beside, action }
+        let after = &["lints", "absent"];
+        Step { name, about: "", needs, after, runs_beside, is_long: false, action }
     }
 
     #[test]

@@ -14,6 +14,8 @@ const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
 /// Features that a program may take alone, with the names of the steps that try that.
 const FEATURES: [(&str, &str); 2] = [("only-tcp", "tcp"), ("only-websocket", "websocket")];
+/// Tells the suites in Rust to run their longest tests, too.
+const LONG_TESTS: &str = "POLYRANK_LONG_TESTS";
 /// Where cargo-deny takes known weaknesses from; no package registry has them.
 const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 
@@ -27,6 +29,8 @@ pub(super) struct Step {
     pub(super) after: &'static [&'static str],
     /// Whether it runs beside the others, with what they leave of the processor.
     pub(super) runs_beside: bool,
+    /// Whether it is worth its time before a release rather than after each change.
+    pub(super) is_long: bool,
     pub(super) action: Action,
 }
 
@@ -41,9 +45,11 @@ pub(super) enum Action {
 
 /// All steps, in the order in which they run: what fails fast first, what others need before them.
 ///
+/// With `all`, suites run their longest tests, too.
+///
 /// # Errors
 /// This program's own path is unknown.
-pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
+pub(super) fn steps(workspace: &Workspace, all: bool) -> Result<Vec<Step>> {
     let tools = Tools { workspace, own: std::env::current_exe().context("where am I?")? };
     let all = [
         tools.checks(),
@@ -52,7 +58,7 @@ pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
         // The browser package is made meanwhile.
         tools.python_suites(),
         tools.node_suites(),
-        tools.suites(),
+        tools.suites(all),
         tools.browser_suites(),
     ];
     Ok(all.into_iter().flatten().collect())
@@ -94,7 +100,7 @@ fn step(
     needs: &'static [&'static str],
     action: Action,
 ) -> Step {
-    Step { name, about, needs, after: &[], runs_beside: false, action }
+    Step { name, about, needs, after: &[], runs_beside: false, is_long: false, action }
 }
 
 impl Tools<'_> {
@@ -174,7 +180,11 @@ impl Tools<'_> {
     }
 
     /// What runs in Rust, or starts what it needs from there, and what crosses languages.
-    fn suites(&self) -> Vec<Step> {
+    fn suites(&self, all: bool) -> Vec<Step> {
+        let mut rust = self.workspace.cargo_for_suites(&["--no-fail-fast"]);
+        if all {
+            rust.env(LONG_TESTS, "1");
+        }
         vec![
             Step {
                 // Its suites that cross languages start what these have built.
@@ -184,7 +194,7 @@ impl Tools<'_> {
                     "Rust suites, and those that cross languages",
                     // Those that cross languages say what they miss; the others still tell.
                     &["setup"],
-                    Action::Run(self.workspace.cargo_for_suites(&["--no-fail-fast"])),
+                    Action::Run(rust),
                 )
             },
             self.over_tcp(),
@@ -264,12 +274,6 @@ impl Tools<'_> {
                 &["-p", "polyrank", "--no-default-features", "--features", "internals"],
             ),
             step(
-                "usual-features",
-                "the crate as `cargo add polyrank` has it compiles",
-                &["setup"],
-                Action::Run(self.workspace.cargo_beside(&["check", "-p", "polyrank"])),
-            ),
-            step(
                 "deny",
                 "licences, sources and duplicates of all dependencies, by cargo-deny",
                 &["programs"],
@@ -294,6 +298,20 @@ impl Tools<'_> {
                 &[],
                 self.own(&["public-api", "--check"]),
             ),
+        ];
+        let steps = steps.into_iter().chain(self.beside_and_long());
+        steps.map(|step| Step { runs_beside: true, ..step }).collect()
+    }
+
+    /// What compiles the crate again, and hardly ever finds anything.
+    fn beside_and_long(&self) -> impl Iterator<Item = Step> {
+        let steps = [
+            step(
+                "usual-features",
+                "the crate as `cargo add polyrank` has it compiles",
+                &["setup"],
+                Action::Run(self.workspace.cargo_beside(&["check", "-p", "polyrank"])),
+            ),
             self.with_few_features(
                 "threadless",
                 "ranks as tasks of one thread, as in a browser",
@@ -309,8 +327,7 @@ impl Tools<'_> {
             ),
         ];
         let alone = FEATURES.map(|(name, feature)| self.feature_alone(name, feature));
-        let steps = steps.into_iter().chain(alone);
-        steps.map(|step| Step { runs_beside: true, ..step }).collect()
+        steps.into_iter().chain(alone).map(|step| Step { is_long: true, ..step })
     }
 
     /// The crate with one of its features, and what that needs.
