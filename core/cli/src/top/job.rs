@@ -1,7 +1,7 @@
 //! A running job as its store and its ranks tell of it, from one look to the next. Knows nothing of
 //! how it is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use polyrank::recorder::ProcessGroupStats;
@@ -14,6 +14,8 @@ pub(super) struct Job {
     store: JobStore,
     /// The last reports, by the group's place in the store and rank.
     last: BTreeMap<(String, u32), RankReport>,
+    /// The places of groups that were made again: of those before, the store still tells.
+    replaced: BTreeSet<String>,
 }
 
 /// The ranks of a group that was not made out of another.
@@ -43,7 +45,7 @@ impl Job {
     /// # Errors
     /// There is no store, in words.
     pub(super) fn open(url: &str) -> Result<Job, String> {
-        Ok(Job { store: JobStore::open(url)?, last: BTreeMap::new() })
+        Ok(Job { store: JobStore::open(url)?, last: BTreeMap::new(), replaced: BTreeSet::new() })
     }
 
     /// What it is called.
@@ -51,12 +53,25 @@ impl Job {
         self.store.url()
     }
 
-    /// Asks all ranks, which may take `limit` to answer.
+    /// Asks all ranks, which may take `limit` to answer. A group that was made again, so that nobody
+    /// answers in the one before, is there once.
     ///
     /// # Errors
     /// The store cannot be asked, or nobody meets in it, in words.
     pub(super) fn look(&mut self, limit: Duration) -> Result<Vec<GroupRows>, String> {
-        self.store.groups()?.into_iter().map(|group| self.look_at(&group, limit)).collect()
+        let mut groups = self.store.groups()?;
+        groups.retain(|group| !self.replaced.contains(&group.place));
+        let rows = groups.iter().map(|group| self.look_at(group, limit));
+        let rows: Vec<GroupRows> = rows.collect::<Result<_, _>>()?;
+        let replaced = replaced(&rows);
+        let mut shown = Vec::new();
+        for ((group, rows), is_replaced) in groups.into_iter().zip(rows).zip(replaced) {
+            match is_replaced {
+                true => drop(self.replaced.insert(group.place)),
+                false => shown.push(rows),
+            }
+        }
+        Ok(shown)
     }
 
     fn look_at(&mut self, group: &JobGroup, limit: Duration) -> Result<GroupRows, String> {
@@ -70,6 +85,13 @@ impl Job {
         let row = |&rank: &u32| Row { rank, answer: answers.remove(&rank) };
         Ok(GroupRows { name: group.name.clone(), rows: group.ranks.iter().map(row).collect() })
     }
+}
+
+/// Of each group, whether nobody answers in it, and somebody does in another of its name.
+fn replaced(groups: &[GroupRows]) -> Vec<bool> {
+    let is_there = |group: &GroupRows| group.rows.iter().any(|row| row.answer.is_some());
+    let lives = |name: &str| groups.iter().any(|other| other.name == name && is_there(other));
+    groups.iter().map(|group| !is_there(group) && lives(&group.name)).collect()
 }
 
 impl Answer {
@@ -117,4 +139,25 @@ fn operations(group: &ProcessGroupStats) -> u64 {
 
 fn bytes(group: &ProcessGroupStats) -> u64 {
     group.operations.iter().map(|operation| operation.bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_were_made_again_are_not_shown_but_those_whose_ranks_are_all_gone() {
+        let group = |name: &str, answers: &[bool]| {
+            let answer = || Answer::between(None, RankReport::default());
+            let row = |&there: &bool| Row { rank: 0, answer: there.then(answer) };
+            GroupRows { name: name.to_owned(), rows: answers.iter().map(row).collect() }
+        };
+        let groups = [
+            group("world", &[false, false]),
+            group("world", &[false, true]),
+            group("other", &[false]),
+            group("other", &[false]),
+        ];
+        assert_eq!(replaced(&groups), [true, false, false, false]);
+    }
 }
