@@ -8,8 +8,8 @@ enum DebugLevel {
   "OFF",
   /// As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
   "INFO",
-  /// Ranks compare through the store what they run, before they run it. Where the language can
-  /// tell, as Python can, dumps say where operations were called that were not done at once.
+  /// Ranks compare through the store what they run, before they run it. Each notes where it has
+  /// called it: dumps say that, and errors of ranks that disagree say it of both. That takes time.
   "DETAIL"
 };
 

@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { debuglog } from "node:util";
 
+import { callFrames } from "./runtime/call_frames.js";
 import "./runtime/inspect.js";
 import { install, native } from "./runtime/native.js";
 import { withWorks } from "./work.js";
@@ -23,6 +24,7 @@ install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   hold,
 });
 
+native.onCallFrames(callFrames);
 native.beginLog(debuglog("polyrank").enabled ? "debug" : "warn");
 
 /** Stops this rank, which is at `site`, in the debugger that is connected to the inspector. Where

@@ -10,6 +10,7 @@
 #![allow(unreachable_pub)]
 
 mod backends;
+mod call_frames;
 mod convert;
 mod device;
 mod held_ranks;

@@ -56,6 +56,8 @@ pub(crate) struct Realm {
 struct State {
     /// Called with the numbers of completed operations.
     listener: Option<Reference>,
+    /// Tells which lines have called.
+    frame_teller: Option<Reference>,
     /// Events that are awaited: the process lives on for their sake.
     awaited: usize,
     last_id: u32,
@@ -96,6 +98,11 @@ pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
     // Hooks run in reverse order: this one before Node frees the thread-safe function.
     env.add_env_cleanup_hook((), |()| end())?;
     Ok(realm)
+}
+
+/// The realm of this thread, if it has one.
+pub(crate) fn current_realm() -> Option<Rc<Realm>> {
+    REALM.try_with(|realm| realm.borrow().clone()).ok().flatten()
 }
 
 impl Mailbox {
@@ -147,6 +154,20 @@ impl Realm {
         let previous = self.state.borrow_mut().listener.replace(Reference::new(listener)?);
         previous.into_iter().for_each(Reference::forget);
         Ok(())
+    }
+
+    /// Has `tell` say which lines have called.
+    pub(crate) fn tell_frames(&self, tell: Js<'_>) -> Result<()> {
+        let previous = self.state.borrow_mut().frame_teller.replace(Reference::new(tell)?);
+        previous.into_iter().for_each(Reference::forget);
+        Ok(())
+    }
+
+    /// What says which lines have called.
+    pub(crate) fn frame_teller<'a>(&self) -> Option<Js<'a>> {
+        // Whoever asks in the middle of something else goes without.
+        let state = self.state.try_borrow().ok()?;
+        state.frame_teller.as_ref()?.get().ok()
     }
 
     /// What ends the call of this number, which runs from now on.

@@ -1,10 +1,15 @@
 //! Where in the user's program this process stands, and what of it called, as the package for its
 //! language can tell. Knows no language.
 
+mod backtrace;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::clock;
+use crate::context;
 use crate::process_mutex::ProcessMutex;
 
 /// Tells where the program stands: `train.py:88 in step`. None if that cannot be told.
@@ -19,9 +24,9 @@ pub type CallFrameSource = dyn Fn() -> Vec<CallFrame> + Send + Sync;
 pub struct CallFrame {
     /// The function.
     pub name: String,
-    /// Its file.
+    /// Its file; empty if that is not known.
     pub filename: String,
-    /// The line, from 1.
+    /// The line, from 1; 0 if that is not known.
     pub line: u32,
 }
 
@@ -38,6 +43,55 @@ static SOURCE: ProcessMutex<Source> = ProcessMutex::new(Source { tell: None, ask
 
 static FRAMES: ProcessMutex<Option<Arc<CallFrameSource>>> = ProcessMutex::new(None);
 
+/// Whether somebody notes which lines have called.
+static ARE_WANTED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Those of calls whose operations are issued now.
+    static CAPTURED: RefCell<Vec<Arc<[CallFrame]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The lines that have led to a call, for operations that it issues later, or on another thread.
+/// Nothing is kept where nobody notes such lines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallOrigin(Option<Arc<[CallFrame]>>);
+
+impl CallOrigin {
+    /// That of the call that this thread is in.
+    pub(crate) fn here() -> CallOrigin {
+        CallOrigin(are_frames_wanted().then(call_frames))
+    }
+
+    /// Runs `f`, whose operations come from there.
+    pub(crate) fn apply<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some(frames) => context::within(&CAPTURED, frames.clone(), f),
+            None => f(),
+        }
+    }
+
+    /// `future`, whose operations come from there; none where nothing is kept.
+    pub(crate) fn apply_to<F: Future>(
+        self,
+        future: F,
+    ) -> std::result::Result<impl Future<Output = F::Output>, F> {
+        match self.0 {
+            Some(frames) => Ok(context::within_async(&CAPTURED, frames, future)),
+            None => Err(future),
+        }
+    }
+}
+
+/// Somebody notes from now on which lines have called.
+pub(crate) fn want_frames() {
+    ARE_WANTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether somebody notes which lines have called.
+pub(crate) fn are_frames_wanted() -> bool {
+    ARE_WANTED.load(Ordering::Relaxed)
+}
+
 /// Asks `tell` from now on where calls come from.
 pub fn set_call_frame_source(tell: Arc<CallFrameSource>) {
     let former = FRAMES.lock().replace(tell);
@@ -45,9 +99,13 @@ pub fn set_call_frame_source(tell: Arc<CallFrameSource>) {
 }
 
 /// Which lines of the program have led to the call that this thread is in, as far as can be told.
-pub(crate) fn call_frames() -> Box<[CallFrame]> {
+pub(crate) fn call_frames() -> Arc<[CallFrame]> {
+    if let Some(captured) = context::innermost(&CAPTURED) {
+        return captured;
+    }
     let tell = FRAMES.lock().clone();
-    tell.map(|tell| tell().into()).unwrap_or_default()
+    // Where nobody tells, the program is one of Rust.
+    tell.map_or_else(backtrace::frames, |tell| tell()).into()
 }
 
 /// Asks `tell` from now on where the program stands.

@@ -14,9 +14,10 @@ pub enum DebugLevel {
     Off = 0,
     /// As [`DebugLevel::Off`]. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
     Info = 1,
-    /// Ranks compare through the store what they run, before they run it. Where the package for the
-    /// program's language can tell, dumps say where operations were called that were not done at
-    /// once.
+    /// Ranks compare through the store what they run, before they run it. Each notes where it has
+    /// called it: dumps say that, and errors of ranks that disagree say it of both. That takes
+    /// time; in Rust, a backtrace of each operation, which has lines where the program was built
+    /// with them.
     Detail = 2,
 }
 

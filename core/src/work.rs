@@ -1,7 +1,6 @@
 //! The handle on an operation that was issued. Knows no particular backend.
 
 use std::fmt;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,12 +17,12 @@ use crate::kernels::CompressionLoss;
 use crate::recorder::Recorder;
 use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use crate::tensor::{OnDevice, Tensor};
-use called_name::as_called;
 use comm_name::CommName;
 use losses::Losses;
 
 mod called_name;
 pub(crate) mod comm_name;
+mod described;
 mod future;
 pub(crate) mod group_names;
 mod label;
@@ -51,12 +50,15 @@ pub struct Work {
     inner: Option<Arc<Inner>>,
 }
 
+/// An operation of a backend, and who moves it.
+type Part = (Arc<Completion>, Arc<dyn Backend>);
+
 struct Inner {
     /// The method that was called.
     name: &'static str,
     began: Instant,
     sequence: u64,
-    parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
+    parts: Vec<Part>,
     /// What follows the parts, if anything does: ended by itself when they are done.
     endings: Vec<Arc<Completion>>,
     /// Done when all parts are, and what follows them; with a single one, that itself.
@@ -108,6 +110,12 @@ impl Work {
         let sequence = issued.first().map_or(0, |(issued, _)| issued.sequence);
         let parts: Vec<_> =
             issued.into_iter().map(|(issued, backend)| (issued.completion, backend)).collect();
+        // Streams are put in order without a wait.
+        #[cfg(feature = "tcp")]
+        let endings = match devices.is_empty() {
+            true => endings.into_iter().chain(label.located(&parts)).collect(),
+            false => endings,
+        };
         let whole = match (endings.as_slice(), parts.as_slice()) {
             ([only], _) | ([], [(only, _)]) => only.clone(),
             ([], parts) => all_of(parts.iter().map(|(completion, _)| completion)),
@@ -115,7 +123,10 @@ impl Work {
         };
         let began = Instant::now();
         #[cfg(feature = "tcp")]
-        let (label, recorder) = label.recorded(sequence, began, &whole);
+        let (label, recorder) = {
+            let numbers = (sequence, parts.len().max(1) as u64);
+            label.recorded(numbers, began, &whole)
+        };
         let OperationLabel { name, group, comm_name, .. } = label;
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
         let losses = OnceLock::new();
@@ -523,39 +534,6 @@ impl Inner {
 
     fn completions(&self) -> impl Iterator<Item = &Arc<Completion>> {
         self.parts.iter().map(|(completion, _)| completion).chain(&self.endings)
-    }
-
-    /// A result of it, whose error says what the user called, and calls it.
-    fn described<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| {
-            let error = as_called(error, self.name, self.numbers());
-            match &self.comm_name {
-                Some(name) => name.describe(error, Some(self.sequence)),
-                None => error,
-            }
-        })
-    }
-
-    /// The numbers of its operations.
-    fn numbers(&self) -> Range<u64> {
-        self.sequence..self.sequence + self.parts.len().max(1) as u64
-    }
-
-    /// `callback`, which is told of errors that say what the user calls it.
-    fn describing(
-        &self,
-        callback: impl FnOnce(&Result<()>) + Send + 'static,
-    ) -> impl FnOnce(&Result<()>) + Send + 'static {
-        let (comm_name, sequence) = (self.comm_name.clone(), Some(self.sequence));
-        let (called, numbers) = (self.name, self.numbers());
-        move |result| {
-            let Err(error) = result else { return callback(result) };
-            let error = as_called(error.clone(), called, numbers);
-            callback(&Err(match &comm_name {
-                Some(name) => name.describe(error, sequence),
-                None => error,
-            }));
-        }
     }
 
     /// How it ended, and after how long.

@@ -59,8 +59,8 @@ class DebugLevel(IntEnum):
     INFO = 1
     """As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged."""
     DETAIL = 2
-    """Ranks compare through the store what they run, before they run it. Where the language can
-    tell, as Python can, dumps say where operations were called that were not done at once.
+    """Ranks compare through the store what they run, before they run it. Each notes where it has
+    called it: dumps say that, and errors of ranks that disagree say it of both. That takes time.
     """
 
 

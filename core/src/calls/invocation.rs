@@ -13,6 +13,7 @@ use std::task::Poll;
 use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
+use super::origin::Origin;
 use super::resolve::{ResolvedCall, resolve, unsupported};
 use super::settings::Settings;
 use super::value::{Arguments, Foreign, Language, Value};
@@ -26,7 +27,6 @@ use crate::generated::roles::Order;
 use crate::process_group::topology::Topology;
 use crate::process_group::{ProcessGroup, Window};
 use crate::request::{Method, Role};
-use crate::work::comm_name::CommName;
 
 /// What a call does, on its way.
 pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>>>>;
@@ -82,8 +82,7 @@ pub struct Invocation {
     objects: Vec<Object>,
     /// A socket that the language was given, where it knows its sockets by numbers.
     listener: Option<TcpListener>,
-    /// What the caller calls its operations.
-    comm_name: Option<CommName>,
+    origin: Origin,
 }
 
 /// The entry of this name.
@@ -118,8 +117,8 @@ impl Invocation {
         resolved: ResolvedCall,
         objects: Vec<Object>,
     ) -> Invocation {
-        let (listener, comm_name) = (None, CommName::current());
-        Invocation { entry, this, resolved, objects, listener, comm_name }
+        let (listener, origin) = (None, Origin::here());
+        Invocation { entry, this, resolved, objects, listener, origin }
     }
 
     /// With the socket that a store is to serve on: what `master_listen_fd` names.
@@ -149,10 +148,8 @@ impl Invocation {
         let answer = match self.entry.run {
             Some(Run::Now(run)) => run(self),
             Some(Run::Later(run)) => {
-                return match self.comm_name.take() {
-                    Some(name) => Box::pin(name.apply_to(run(self))),
-                    None => run(self),
-                };
+                let origin = std::mem::take(&mut self.origin);
+                return origin.apply_to(run(self));
             }
             None => Err(unsupported(self.path())),
         };

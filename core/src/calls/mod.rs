@@ -17,6 +17,7 @@ mod from_value;
 pub(crate) mod implementations;
 pub(crate) mod invocation;
 pub(crate) mod object;
+mod origin;
 mod reader;
 mod request;
 pub(crate) mod resolve;

@@ -12,6 +12,9 @@ use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 /// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
 const TAGGED: &str = " with tag ";
 
+/// What a rank runs that runs nothing more.
+pub(crate) const LEAVES: &str = "nothing, and leaves";
+
 /// What the operation with this name and number ends with in a group that broke for this reason.
 pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error {
     let group = group.to_owned();
@@ -125,7 +128,7 @@ fn describe_both(one: &Side, other: &Side) -> (String, String) {
 fn describe(side: &Side) -> String {
     let fingerprint = &side.fingerprint;
     if *fingerprint == Fingerprint::NOTHING {
-        return "nothing, and leaves".to_owned();
+        return LEAVES.to_owned();
     }
     let Some(collective) = Collective::from_code(fingerprint.collective) else {
         return format!("collective number {}", fingerprint.collective);

@@ -6,6 +6,8 @@ mod abort_error;
 mod handle;
 mod rank_names;
 
+#[cfg(feature = "tcp")]
+pub(crate) use abort_error::LEAVES;
 pub use abort_error::error_of;
 pub(crate) use abort_error::{collective_name, inherited_error, tagged_name};
 pub use handle::Completion;

@@ -275,16 +275,17 @@ variables! {
         }
         /// How much is compared before operations are issued. With `DETAIL`, ranks of the backends
         /// `mpi` and `nccl` compare through the store what they run; ranks of the others always do.
+        /// All note where they call it, and say so where they disagree.
         POLYRANK_DEBUG {
             values: "`OFF`, `INFO` or `DETAIL`",
             unset: "`TORCH_DISTRIBUTED_DEBUG`, or else `OFF`",
-            reader: "backends `mpi` and `nccl`"
+            reader: "whatever makes a group"
         }
         /// As `POLYRANK_DEBUG`, as PyTorch reads it.
         TORCH_DISTRIBUTED_DEBUG {
             values: "`OFF`, `INFO` or `DETAIL`",
             unset: "`OFF`",
-            reader: "backends `mpi` and `nccl`"
+            reader: "whatever makes a group"
         }
     }
     "Where libraries are found" {

@@ -75,6 +75,10 @@ pub(crate) struct HookedOperation {
 impl Inner {
     /// As [`ProcessGroup::is_observed`].
     pub(super) fn is_observed(&self) -> bool {
+        #[cfg(feature = "tcp")]
+        if self.recorder.notes_calls() {
+            return true;
+        }
         self.has_hooks() || self.hints.change_operations() || CommName::current().is_some()
     }
 

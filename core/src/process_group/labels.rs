@@ -7,6 +7,7 @@ use super::hook_arguments::of_collective;
 use super::messages::MessageRequest;
 #[cfg(feature = "tcp")]
 use crate::completion::WaitIntent;
+use crate::generated::error::Result;
 #[cfg(feature = "tcp")]
 use crate::recorder::{OperationKind, OperationNote, TensorNote};
 use crate::request::{Request, SingleTensorRequest};
@@ -22,6 +23,16 @@ impl ProcessGroup {
             #[cfg(feature = "tcp")]
             record: Some((self.inner.recorder.clone(), OperationNote::default())),
         }
+    }
+
+    /// How leaving the group ended: an error says where ranks that disagree have called, if that is
+    /// noted and they tell it soon.
+    pub(super) async fn located(&self, ended: Result<()>) -> Result<()> {
+        #[cfg(feature = "tcp")]
+        if let Err(error) = ended {
+            return Err(self.inner.recorder.located(error).await);
+        }
+        ended
     }
 
     /// What messages call `request`, and what is noted of it.

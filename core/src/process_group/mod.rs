@@ -347,7 +347,7 @@ impl ProcessGroup {
 
     fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
         let ended = self.inner.backends().map(|backend| backend.shutdown(leaving));
-        let ended = ended.fold(Ok(()), Result::and);
+        let ended = block_on(self.located(ended.fold(Ok(()), Result::and)));
         self.end();
         ended
     }
@@ -378,6 +378,7 @@ impl ProcessGroup {
             for backend in self.inner.backends() {
                 ended = ended.and(backend.clone().shutdown_async(leaving).await);
             }
+            ended = self.located(ended).await;
             self.end();
         }
         let _ = self.leave_meeting(broken).await;

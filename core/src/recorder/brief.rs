@@ -190,6 +190,7 @@ impl BriefOperations {
             name: self.names.get(name as usize).and_then(OnceLock::get).copied().unwrap_or("?"),
             comm_name: None,
             sequence,
+            parts: 1,
             note,
             issued: None,
             end: Some(RecordedEnd { at: instant_of(done), error: None }),

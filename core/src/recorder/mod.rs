@@ -14,6 +14,7 @@ mod open_metrics;
 mod pending;
 mod questions;
 pub mod report;
+mod sites;
 pub mod snapshot;
 pub mod stall_report;
 mod statistics;
@@ -33,7 +34,7 @@ pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
 pub use statistics::{OperationStats, PeerStats, ProcessGroupStats};
 
-use crate::call_site::{CallFrame, call_frames};
+use crate::call_site::{CallFrame, call_frames, want_frames};
 use crate::clock::Instant;
 use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::error::Error;
@@ -59,6 +60,8 @@ pub(crate) struct Recorder {
     waits: Mutex<Option<WaitSource>>,
     /// Whether it is noted where operations were called.
     notes_calls: bool,
+    /// Where ranks have called what they disagree on.
+    sites: sites::Sites,
 }
 
 /// For whom of the group operations of this rank wait. Ranks are those of the group.
@@ -108,6 +111,8 @@ pub(crate) struct RecordedOperation {
     pub(crate) comm_name: Option<Arc<str>>,
     /// Its number among the group's collectives, or among its messages.
     pub(crate) sequence: u64,
+    /// How many numbers it takes.
+    pub(crate) parts: u64,
     pub(crate) note: OperationNote,
     /// When it was issued; none where only the end is known.
     pub(crate) issued: Option<Instant>,
@@ -149,6 +154,8 @@ static ALL: ProcessMutex<Vec<Weak<Recorder>>> = ProcessMutex::new(Vec::new());
 impl Recorder {
     /// That of a new group, which is one of [`all`] as long as it lives.
     pub(crate) fn new(group: GroupFacts) -> Arc<Recorder> {
+        // A level that cannot be read is an error where groups are made.
+        let notes_calls = get_debug_level() == Ok(DebugLevel::Detail);
         let recorder = Arc::new(Recorder {
             group: Mutex::new(group),
             brief: BriefOperations::default(),
@@ -157,10 +164,13 @@ impl Recorder {
             forks: crate::fork::forks(),
             began: Instant::now(),
             waits: Mutex::new(None),
-            // A level that cannot be read is an error where groups are made.
-            notes_calls: get_debug_level() == Ok(DebugLevel::Detail),
+            notes_calls,
+            sites: sites::Sites::default(),
         });
         ticks::start();
+        if notes_calls {
+            want_frames();
+        }
         if snapshot::is_wanted() {
             watch::look_after_process();
         }
@@ -210,7 +220,7 @@ impl Recorder {
     pub(crate) fn note_issued(&self, mut operation: IssuedNote) {
         if self.notes_calls {
             // Before the lock: it is the program that tells.
-            operation.frames = call_frames().into();
+            operation.frames = call_frames();
         }
         let mut pending = self.pending();
         if !pending.renames(&operation) {

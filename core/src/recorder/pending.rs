@@ -15,6 +15,8 @@ pub(crate) struct IssuedNote {
     pub(crate) name: &'static str,
     pub(crate) comm_name: Option<Arc<str>>,
     pub(crate) sequence: u64,
+    /// How many numbers it takes.
+    pub(crate) parts: u64,
     pub(crate) note: OperationNote,
     pub(crate) issued: Instant,
     pub(crate) completion: Arc<Completion>,
@@ -196,6 +198,7 @@ impl IssuedNote {
             name: self.name,
             comm_name: self.comm_name.clone(),
             sequence: self.sequence,
+            parts: self.parts,
             note: self.note.clone(),
             issued: Some(self.issued),
             end: end.map(|(result, at)| {

@@ -34,7 +34,7 @@ fn issued(name: &'static str, sequence: u64) -> (IssuedNote, Arc<Completion>) {
     let (issued, comm_name) = (Instant::now(), None);
     let known = completion.clone();
     let frames = Arc::default();
-    (IssuedNote { name, comm_name, sequence, note, issued, completion, frames }, known)
+    (IssuedNote { name, comm_name, sequence, parts: 1, note, issued, completion, frames }, known)
 }
 
 fn sequences(operations: &[RecordedOperation]) -> Vec<u64> {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use super::CommName;
 #[cfg(feature = "tcp")]
+use super::{Part, all_of};
+#[cfg(feature = "tcp")]
 use crate::clock::Instant;
 #[cfg(feature = "tcp")]
 use crate::completion::Completion;
 #[cfg(feature = "tcp")]
-use crate::recorder::{IssuedNote, OperationNote, Recorder};
+use crate::recorder::{IssuedNote, OperationKind, OperationNote, Recorder};
 
 /// What messages call an operation.
 #[derive(Clone)]
@@ -35,10 +37,32 @@ impl OperationLabel {
         self
     }
 
+    /// Where it is noted where operations are called: done when `parts` are, and when an error of
+    /// them can say where the ranks are that disagree.
+    pub(super) fn located(&self, parts: &[Part]) -> Option<Arc<Completion>> {
+        let (recorder, note) = self.record.as_ref()?;
+        if !recorder.notes_calls() || note.kind != OperationKind::Collective {
+            return None;
+        }
+        let recorder = recorder.clone();
+        let (whole, ending) = (all_of(parts.iter().map(|(it, _)| it)), Arc::new(Completion::new()));
+        let located = ending.clone();
+        whole.on_end(move |result| match result.clone() {
+            Ok(()) => located.complete(Ok(())),
+            Err(error) => {
+                let known = recorder.clone();
+                recorder.find_sites(&error.clone(), move || {
+                    located.complete(Err(known.with_sites(error)));
+                });
+            }
+        });
+        Some(ending)
+    }
+
     /// Has the recorder note the operation, which is done when `completion` is.
     pub(super) fn recorded(
         mut self,
-        sequence: u64,
+        (sequence, parts): (u64, u64),
         issued: Instant,
         completion: &Arc<Completion>,
     ) -> (OperationLabel, Option<Arc<Recorder>>) {
@@ -46,7 +70,8 @@ impl OperationLabel {
         let (name, completion) = (self.name, completion.clone());
         let comm_name = self.comm_name.as_ref().map(CommName::text);
         let frames = Arc::default();
-        let issued = IssuedNote { name, comm_name, sequence, note, issued, completion, frames };
+        let issued =
+            IssuedNote { name, comm_name, sequence, parts, note, issued, completion, frames };
         recorder.note_issued(issued);
         (self, Some(recorder))
     }

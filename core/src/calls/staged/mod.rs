@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use super::invocation::Entry;
 use super::object::Object;
+use super::origin::Origin;
 use super::resolve::resolve;
 use super::value::{Arguments, Foreign};
 use crate::completion::WaitIntent;
@@ -38,7 +39,6 @@ use crate::request::Role;
 pub use crate::tensor::Loan;
 use crate::tensor::Region;
 use crate::work::Work;
-use crate::work::comm_name::CommName;
 pub use hooks::OperationFacts;
 pub use lending::Loans;
 use operation::{Operation, on_topology, on_window, operation};
@@ -99,8 +99,7 @@ pub struct StagedOperation {
     timeout: Duration,
     /// Whether no other rank counts on it.
     is_one_sided: bool,
-    /// What the caller calls it.
-    comm_name: Option<CommName>,
+    origin: Origin,
     state: State,
 }
 
@@ -171,7 +170,7 @@ impl StagedOperation {
             bytes_copied_in: 0,
             timeout: group.timeout(),
             is_one_sided: operation.is_one_sided(),
-            comm_name: CommName::current(),
+            origin: Origin::here(),
             state: State::Prepared(operation),
             group: Some(group),
         };
@@ -215,7 +214,7 @@ impl StagedOperation {
 
     /// The method that was called, and what [`record_comm`](crate::record_comm) calls it.
     pub fn title(&self) -> String {
-        self.comm_name.as_ref().map_or_else(|| self.name.to_owned(), |it| it.beside(self.name))
+        self.origin.beside(self.name)
     }
 
     /// The limit of the operation.
@@ -302,10 +301,7 @@ impl StagedOperation {
         let State::Prepared(operation) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
-        let work = match &self.comm_name {
-            Some(name) => name.apply(|| operation.issue(group, waiting)),
-            None => operation.issue(group, waiting),
-        };
+        let work = self.origin.apply(|| operation.issue(group, waiting));
         match work {
             Ok(work) => self.state = State::Issued(work),
             Err(error) => {
@@ -403,7 +399,7 @@ impl StagedOperation {
             bytes_copied_in: 0,
             timeout: Duration::ZERO,
             is_one_sided: false,
-            comm_name: None,
+            origin: Origin::default(),
             state: State::Over,
         }
     }

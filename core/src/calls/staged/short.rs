@@ -7,6 +7,7 @@ use super::operation::Operation;
 use super::tensors::{Memory, TensorDescription, Tensors};
 use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::FAST_PATH_BYTES;
+use crate::calls::origin::Origin;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
 use crate::generated::collective::Collective;
@@ -299,7 +300,7 @@ impl ShortCall {
             bytes_copied_in: 0,
             timeout: plain.timeout.unwrap_or_else(|| group.timeout()),
             is_one_sided: false,
-            comm_name: None,
+            origin: Origin::default(),
             state: State::Over,
         }
     }

@@ -15,11 +15,12 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
+use super::sites::{self, Question};
 use super::{GroupFacts, Recorder, dump, files, gather, report, snapshot};
-use crate::call_site::call_site;
+use crate::call_site::{are_frames_wanted, call_site};
 use crate::clock::Instant;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
@@ -58,6 +59,8 @@ struct Root {
     dumped: AtomicI64,
     /// The last question for what it does and has counted that it has answered.
     reported: AtomicI64,
+    /// Where its operations were called, as far as others have asked for that.
+    told_sites: Mutex<BTreeSet<Question>>,
 }
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
@@ -73,8 +76,9 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         store.set_timeout(STORE_LIMIT);
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
-        let reported = AtomicI64::new(0);
-        ROOTS.lock().push(Arc::new(Root { recorder, store, answered, dumped, reported }));
+        let (reported, told_sites) = (AtomicI64::new(0), Mutex::default());
+        let root = Root { recorder, store, answered, dumped, reported, told_sites };
+        ROOTS.lock().push(Arc::new(root));
     }
     look_after_process();
 }
@@ -129,9 +133,30 @@ pub fn stall_limit() -> Option<Duration> {
 fn look_out(limit: Option<Duration>) {
     let mut stalls = Stalls::new(limit.unwrap_or(MAX_STALL));
     loop {
-        std::thread::sleep(limit.map_or(LOOK_INTERVAL, |limit| LOOK_INTERVAL.min(limit)));
+        rest(limit.map_or(LOOK_INTERVAL, |limit| LOOK_INTERVAL.min(limit)));
         // What the program does with logs may panic, and the next look may go well.
         let _ = catch_unwind(AssertUnwindSafe(|| look(&mut stalls)));
+    }
+}
+
+/// Waits until it is time for the next look. Whoever asks where operations were called is answered
+/// sooner: an error waits for that.
+fn rest(interval: Duration) {
+    let until = Instant::now() + interval;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if !are_frames_wanted() {
+            return std::thread::sleep(left);
+        }
+        std::thread::sleep(left.min(sites::ANSWER_INTERVAL));
+        for root in roots() {
+            if let Err(error) = root.tell_sites() {
+                tracing::debug!(%error, "cannot tell other ranks where this one has called");
+            }
+        }
     }
 }
 
@@ -307,6 +332,15 @@ impl Root {
         }
         let told = Place::decode(&self.store.get(&key)?);
         Ok(told.filter(|place| place.answers >= question))
+    }
+
+    /// Tells where operations of this rank were called, if somebody asks for that.
+    fn tell_sites(&self) -> Result<()> {
+        let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
+            return Ok(());
+        };
+        let mut told = self.told_sites.lock().unwrap_or_else(PoisonError::into_inner);
+        sites::answer(&*self.store, group.global_rank(), &mut told)
     }
 
     fn publish(&self, answers: i64) -> Result<()> {
