@@ -34,10 +34,11 @@ export function setLogger(logger, options) {
 }
 
 /** Whether the logger has taken a line. */
-function write(logger, { level, target, message, rank, group }) {
+function write(logger, { level, target, message, rank, group, operation }) {
   const facts = [target.replace(/^polyrank(::)?/u, "").replaceAll("::", ".")];
   if (rank !== undefined) facts.push(`rank ${rank}`);
   if (group !== undefined) facts.push(`group ${group}`);
+  if (operation !== undefined) facts.push(operation);
   const method = typeof logger[level] === "function" ? level : "debug";
   try {
     // One text: what comes after it means something else in each logger.

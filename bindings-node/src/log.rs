@@ -20,10 +20,12 @@ pub struct LogLine {
     pub message: String,
     /// When it was said, ms since 1970.
     pub time: f64,
-    /// The rank in the group of which it is said.
+    /// The rank in the group of which it is said, unless the message begins with the operation.
     pub rank: Option<f64>,
-    /// That group's name.
+    /// That group's name, likewise.
     pub group: Option<String>,
+    /// The operation of which it is said, unless the message begins with it.
+    pub operation: Option<String>,
 }
 
 /// It does not keep the process alive.
@@ -70,8 +72,9 @@ fn hand(reader: &Reader, record: &Record) -> bool {
         target: record.target.clone(),
         message: record.message.clone(),
         time: time.as_secs_f64() * 1e3,
-        rank: record.rank.map(|rank| rank as f64),
-        group: record.group.clone(),
+        rank: record.rank.filter(|_| !record.names_operation()).map(|rank| rank as f64),
+        group: record.group.clone().filter(|_| !record.names_operation()),
+        operation: record.operation_title().filter(|_| !record.names_operation()),
     };
     let (answer, inbox) = mpsc::sync_channel(1);
     let mode = ThreadsafeFunctionCallMode::NonBlocking;

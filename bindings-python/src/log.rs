@@ -92,5 +92,6 @@ fn taken(py: Python<'_>, take: &Py<PyAny>, record: &Record) -> PyResult<bool> {
     };
     let what = (&record.target, level, &record.message);
     let facts = (at.as_secs_f64(), record.rank, &record.group);
-    take.call1(py, (what, facts))?.extract(py)
+    let operation = (&record.operation, record.sequence, &record.comm_name);
+    take.call1(py, (what, facts, operation))?.extract(py)
 }

@@ -239,3 +239,93 @@ def test_records_say_how_each_rank_reaches_the_others_and_when_that_was(caplog):
     assert all(time.time() - PATIENCE_S < record.created < time.time() for record in records)
     for group in groups:
         group.abort()
+
+
+OPERATION = """
+    import threading
+    import numpy as np
+    store = polyrank.HashStore()
+    ranks = [threading.Thread(target=lambda: groups.append(polyrank.ProcessGroup(store, 1, 2)))]
+    groups = []
+    [rank.start() for rank in ranks]
+    group = polyrank.ProcessGroup(store, 0, 2)
+    [rank.join() for rank in ranks]
+    with polyrank.record_comm("layer 1"):
+        work = group.allreduce(np.ones(1))
+    # A thread waits, as it would in a program that hangs.
+    failed = []
+    def wait():
+        try:
+            work.wait()
+        except polyrank.DistBackendError as error:
+            failed.append(error)
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    told.wait()
+    groups[0].abort()
+    waiting.join()
+    assert failed
+    polyrank._core._flush_log()
+"""
+
+
+def test_what_is_said_of_an_operation_has_its_name_and_number():
+    listens = """
+    import logging, threading
+    import polyrank
+    told, records = threading.Event(), []
+    class Handler(logging.Handler):
+        def emit(self, record):
+            if record.name in ("polyrank.stall", "polyrank.operation"):
+                records.append(record)
+                told.set()
+    logging.getLogger("polyrank").addHandler(Handler())
+    logging.getLogger("polyrank").setLevel(logging.DEBUG)
+    """
+    prints = """
+    for record in records:
+        facts = (record.rank, record.group, record.operation, record.sequence, record.comm_name)
+        print(record.name, record.levelname, facts)
+    """
+    out, _ = ran([listens, OPERATION, prints], POLYRANK_STALL_REPORT="0.2")
+    lines = set(out.splitlines())
+    facts = "(0, 'group', 'allreduce', 1, 'layer 1')"
+    assert f"polyrank.stall WARNING {facts}" in lines, out
+    assert f"polyrank.operation DEBUG {facts}" in lines, out
+
+
+def test_objects_and_lines_name_the_operation():
+    # Nobody takes the lines: standard error has them, which a thread reads until it stalls.
+    listens = """
+    import os, sys, threading
+    import polyrank
+    told, (there, here) = threading.Event(), os.pipe()
+    err = os.dup(2)
+    os.dup2(here, 2)
+    def read():
+        for line in os.fdopen(there, "rb"):
+            os.write(err, line)
+            if b"has waited" in line:
+                told.set()
+    reading = threading.Thread(target=read)
+    reading.start()
+    """
+    ends = """
+    os.close(here)
+    os.dup2(err, 2)
+    reading.join()
+    """
+    variables = {"POLYRANK_LOG": "debug", "POLYRANK_STALL_REPORT": "0.2"}
+    program = [listens, OPERATION, ends]
+    _, errors = ran(program, POLYRANK_LOG_FORMAT="json", **variables)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    told = [line for line in lines if line["target"] in ("polyrank::stall", "polyrank::operation")]
+    assert {line["target"] for line in told} == {"polyrank::stall", "polyrank::operation"}
+    for line in told:
+        facts = [line[name] for name in ("rank", "group", "operation", "sequence", "comm_name")]
+        assert facts == [0, "group", "allreduce", 1, "layer 1"]
+    assert all("operation" not in line for line in lines if line["target"] == "polyrank::group")
+    _, errors = ran(program, **variables)
+    assert "polyrank: allreduce 'layer 1' #1 of group group: rank 0 has waited for " in errors
+    failed = "operation: rank 0 of group group: allreduce 'layer 1' #1: failed: "
+    assert f"polyrank: debug {failed}" in errors, errors

@@ -26,6 +26,8 @@ mod described;
 mod future;
 pub(crate) mod group_names;
 mod label;
+#[cfg(feature = "tcp")]
+mod logged;
 pub(crate) mod losses;
 mod result;
 mod shown;
@@ -72,6 +74,9 @@ struct Inner {
     comm_name: Option<CommName>,
     /// Whether somebody is to be told of its end, so that it is moved without delay.
     is_hastened: AtomicBool,
+    /// Whether its failure was logged.
+    #[cfg(feature = "tcp")]
+    is_failure_told: AtomicBool,
     /// Where it is recorded.
     #[cfg(feature = "tcp")]
     recorder: Option<Arc<Recorder>>,
@@ -142,6 +147,8 @@ impl Work {
             losses,
             comm_name,
             is_hastened,
+            #[cfg(feature = "tcp")]
+            is_failure_told: AtomicBool::new(false),
             #[cfg(feature = "tcp")]
             recorder,
         };
@@ -274,6 +281,8 @@ impl Work {
         if !inner.whole.is_done() {
             inner.whole.note_awaited();
         }
+        #[cfg(feature = "tcp")]
+        let _span = inner.span().entered();
         let until = Instant::now().checked_add(slice);
         for (completion, backend) in &inner.parts {
             if !completion.is_done() && !backend.wait(completion, until) {
@@ -469,6 +478,8 @@ impl Work {
             comm_name: comm_name.clone(),
             is_hastened: AtomicBool::new(false),
             #[cfg(feature = "tcp")]
+            is_failure_told: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
             recorder: self.inner.as_ref().and_then(|inner| inner.recorder.clone()),
         };
         Work { inner: Some(Arc::new(inner)), ..*self }
@@ -489,6 +500,8 @@ impl std::future::Future for Work {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(inner) = &self.inner else { return Poll::Ready(Ok(())) };
+        #[cfg(feature = "tcp")]
+        let _span = inner.span().entered();
         if inner.hasten() {
             return Poll::Ready(inner.outcome());
         }
@@ -528,6 +541,7 @@ impl Inner {
         #[cfg(feature = "tcp")]
         if let (Err(error), Some(recorder)) = (&outcome, &self.recorder) {
             recorder.note_failure(error);
+            self.tell_failure(error);
         }
         outcome
     }

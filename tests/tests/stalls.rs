@@ -29,8 +29,11 @@ static GROUP: OnceLock<ProcessGroup> = OnceLock::new();
 struct Text(String);
 
 impl Visit for Text {
-    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
-        write!(self.0, "{value:?}").unwrap();
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Its fields say what the text says.
+        if field.name() == "message" {
+            write!(self.0, "{value:?}").unwrap();
+        }
     }
 }
 

@@ -14,9 +14,14 @@ TRACE = 5
 """The level of single operations, below `logging.DEBUG`."""
 
 
-def take(what: tuple[str, int, str], facts: tuple[float, int | None, str | None]) -> bool:
-    """Handles a record: its logger, level and message; the time, and the rank and group of which it
-    is, as attributes of the record. False if there is no handler: it goes to standard error then.
+def take(
+    what: tuple[str, int, str],
+    facts: tuple[float, int | None, str | None],
+    of: tuple[str | None, int | None, str | None],
+) -> bool:
+    """Handles a record: its logger, level and message; the time; and as attributes of the record
+    the rank and group of which it is, and the operation, with its number and its user's name for
+    it. False if there is no handler: it goes to standard error then.
     """
     (target, level, message), (created, rank, group) = what, facts
     logger = logging.getLogger(target.replace("::", "."))
@@ -24,7 +29,14 @@ def take(what: tuple[str, int, str], facts: tuple[float, int | None, str | None]
         return True
     if not logger.hasHandlers():
         return False
-    extra = {"rank": rank, "group": group}
+    operation, sequence, comm_name = of
+    extra = {
+        "rank": rank,
+        "group": group,
+        "operation": operation,
+        "sequence": sequence,
+        "comm_name": comm_name,
+    }
     record = logger.makeRecord(logger.name, level, "polyrank", 0, message, (), None, extra=extra)
     record.created, record.msecs = created, created % 1 * 1000
     logger.handle(record)

@@ -31,6 +31,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
             if let Some(around) = span.extensions().get::<Facts>() {
                 facts.rank = facts.rank.or(around.rank);
                 facts.group = facts.group.take().or_else(|| around.group.clone());
+                if facts.operation.is_none() {
+                    facts.operation.clone_from(&around.operation);
+                    facts.comm_name.clone_from(&around.comm_name);
+                    facts.sequence = facts.sequence.or(around.sequence);
+                }
             }
         }
         delivery::deliver(Record {
@@ -40,6 +45,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
             at: SystemTime::now(),
             rank: facts.rank,
             group: facts.group,
+            operation: facts.operation,
+            sequence: facts.sequence,
+            comm_name: facts.comm_name,
         });
     }
 }
@@ -52,12 +60,16 @@ struct Facts {
     values: String,
     rank: Option<u64>,
     group: Option<String>,
+    operation: Option<String>,
+    sequence: Option<u64>,
+    comm_name: Option<String>,
 }
 
 impl Visit for Facts {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "rank" => self.rank = Some(value),
+            "sequence" => self.sequence = Some(value),
             _ => self.record_debug(field, &value),
         }
     }
@@ -72,6 +84,8 @@ impl Visit for Facts {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "group" => self.group = Some(value.to_owned()),
+            "operation" => self.operation = Some(value.to_owned()),
+            "comm_name" => self.comm_name = Some(value.to_owned()),
             "message" => self.message.push_str(value),
             _ => self.record_debug(field, &value),
         }

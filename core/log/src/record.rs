@@ -19,6 +19,12 @@ pub struct Record {
     pub rank: Option<u64>,
     /// The name of that group.
     pub group: Option<String>,
+    /// The operation of which it is said, by the method that was called: `allreduce`.
+    pub operation: Option<String>,
+    /// Its sequence number in the group.
+    pub sequence: Option<u64>,
+    /// What `record_comm` calls it.
+    pub comm_name: Option<String>,
 }
 
 impl Record {
@@ -47,6 +53,15 @@ impl Record {
         if let Some(group) = &self.group {
             object["group"] = group.as_str().into();
         }
+        if let Some(operation) = &self.operation {
+            object["operation"] = operation.as_str().into();
+        }
+        if let Some(sequence) = self.sequence {
+            object["sequence"] = sequence.into();
+        }
+        if let Some(comm_name) = &self.comm_name {
+            object["comm_name"] = comm_name.as_str().into();
+        }
         object.to_string()
     }
 
@@ -55,14 +70,37 @@ impl Record {
         self.target.strip_prefix("polyrank::").unwrap_or(&self.target)
     }
 
-    /// Which rank of which group says it, where that is known.
+    /// The operation of which it is said, where that is known: `allreduce 'layer 1' #3`.
+    #[must_use]
+    pub fn operation_title(&self) -> Option<String> {
+        let mut title = self.operation.clone()?;
+        if let Some(comm_name) = &self.comm_name {
+            title.push_str(&format!(" '{comm_name}'"));
+        }
+        if let Some(sequence) = self.sequence {
+            title.push_str(&format!(" #{sequence}"));
+        }
+        Some(title)
+    }
+
+    /// Whether the message begins with the operation, and so says itself what it is about.
+    #[must_use]
+    pub fn names_operation(&self) -> bool {
+        self.operation.as_ref().is_some_and(|operation| self.message.starts_with(operation))
+    }
+
+    /// Which rank of which group says it, of which operation, where that is known.
     fn context(&self) -> String {
-        match (self.rank, &self.group) {
+        if self.names_operation() {
+            return String::new();
+        }
+        let who = match (self.rank, &self.group) {
             (Some(rank), Some(group)) => format!("rank {rank} of group {group}: "),
             (Some(rank), None) => format!("rank {rank}: "),
             (None, Some(group)) => format!("group {group}: "),
             (None, None) => String::new(),
-        }
+        };
+        who + &self.operation_title().map(|title| format!("{title}: ")).unwrap_or_default()
     }
 }
 
@@ -90,7 +128,30 @@ mod tests {
             at: SystemTime::UNIX_EPOCH,
             rank,
             group: group.map(str::to_owned),
+            operation: None,
+            sequence: None,
+            comm_name: None,
         }
+    }
+
+    #[test]
+    fn lines_of_operations_say_which() {
+        let mut failed = Record {
+            operation: Some("allreduce".to_owned()),
+            sequence: Some(3),
+            ..record(Level::WARN, Some(2), Some("dp"))
+        };
+        let expected = "polyrank: rank 2 of group dp: allreduce #3: it is slow";
+        assert_eq!(failed.line(), expected);
+        failed.comm_name = Some("layer 1".to_owned());
+        let expected = "polyrank: rank 2 of group dp: allreduce 'layer 1' #3: it is slow";
+        assert_eq!(failed.line(), expected);
+        let read: serde_json::Value = serde_json::from_str(&failed.json()).unwrap();
+        let told = ["operation", "sequence", "comm_name"].map(|name| &read[name]);
+        assert_eq!(told, [&"allreduce".into(), &3.into(), &serde_json::json!("layer 1")]);
+        // What a message says itself is not said twice.
+        failed.message = "allreduce 'layer 1' #3 of group dp: rank 2 has waited".to_owned();
+        assert_eq!(failed.line(), format!("polyrank: {}", failed.message));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::inspect::{self, Comparison};
 use crate::blocking::block_on;
 use crate::clock::Instant;
+use crate::completion::collective_name;
 use crate::executor::Driver;
 use crate::generated::error::Result;
 use crate::store::{GroupStore, Store};
@@ -81,16 +82,22 @@ impl StallInspector {
         let compared = self.compare(&history).await;
         let gone = self.first_gone(&report.unheard_of).await;
         let Some(driver) = self.driver.upgrade() else { return };
+        let (rank, sequence) = (u64::from(self.rank), report.sequence);
+        let operation = collective_name(&report.fingerprint);
         match gone {
             Ok(Some(gone)) => return driver.break_with(gone),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "cannot ask the store for the other ranks"),
+            Err(error) => {
+                tracing::debug!(rank, operation, sequence, %error, "cannot ask for other ranks");
+            }
         }
         match compared {
             Ok(Comparison { mismatch: Some(mismatch), .. }) => driver.break_with(mismatch),
             Ok(Comparison { elsewhere, .. }) => driver.note_elsewhere(report.sequence, elsewhere),
             // Without a store there is nothing to compare with; deadlines and deaths still count.
-            Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
+            Err(error) => {
+                tracing::debug!(rank, operation, sequence, %error, "cannot compare operations");
+            }
         }
     }
 

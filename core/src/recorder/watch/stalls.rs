@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::place::CalledOperation;
+use super::words::Subject;
 use super::{Places, words};
 use crate::clock::{self, Instant};
 use crate::recorder::stall_report::{PublishedStall, StallReport};
-use crate::recorder::{RecordedOperation, Recorder};
+use crate::recorder::{GroupFacts, RecordedOperation, Recorder};
 
 /// Stalls that were reported, by the address of the recorder and the number of the operation.
 pub(super) struct Stalls {
@@ -19,6 +20,7 @@ pub(super) struct Stalls {
 
 struct ReportedStall {
     subject: String,
+    about: Subject,
     since: Instant,
     /// When it is said again, and how long after that again.
     again: Instant,
@@ -75,7 +77,8 @@ impl Stalls {
             let waited = now.saturating_duration_since(since);
             let called = CalledOperation::of(&operation, &group, now);
             let explanation = words::stalled(&group, &called, waited, places);
-            words::say(&explanation.for_rank());
+            let about = subject_of(&operation, &group);
+            words::say_of(&about, &explanation.for_rank());
             let known = self.reported.get(&key);
             let pause = known.map_or(self.limit, |known| known.pause.saturating_mul(2));
             let times = known.map_or(1, |known| known.times.saturating_add(1));
@@ -83,17 +86,27 @@ impl Stalls {
             let subject = explanation.subject.clone();
             let published = PublishedStall::new(explanation.report(times, waited));
             let stall =
-                ReportedStall { subject, since, again, pause, times, _published: published };
+                ReportedStall { subject, about, since, again, pause, times, _published: published };
             self.reported.insert(key, stall);
         }
     }
 
     fn take_back(&mut self, open: &[(usize, u64)], now: Instant) {
         let over = self.reported.extract_if(.., |key, _| !open.contains(key));
-        for (_, ReportedStall { subject, since, .. }) in over {
+        for (_, ReportedStall { subject, about, since, .. }) in over {
             let waited = now.saturating_duration_since(since);
-            words::say(&StallReport::taken_back(&subject, waited));
+            words::say_of(&about, &StallReport::taken_back(&subject, waited));
         }
+    }
+}
+
+fn subject_of(operation: &RecordedOperation, group: &GroupFacts) -> Subject {
+    Subject {
+        group: group.name.clone(),
+        rank: group.rank,
+        operation: operation.name,
+        sequence: operation.sequence,
+        comm_name: operation.comm_name.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is said of an operation that waits long. Knows neither stores nor clocks.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -11,10 +12,43 @@ use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
 use crate::recorder::stall_report::StallReport;
 
+/// The operation of which something is said, and the group that it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) group: String,
+    /// This rank in the group.
+    pub(crate) rank: u32,
+    /// The method that was called.
+    pub(crate) operation: &'static str,
+    pub(crate) sequence: u64,
+    /// What the user calls it.
+    pub(crate) comm_name: Option<Arc<str>>,
+}
+
+/// As [`say`], of an operation, with which the text begins.
+pub(super) fn say_of(subject: &Subject, text: &str) {
+    let Subject { group, rank, operation, sequence, comm_name } = subject;
+    tracing::warn!(
+        target: "polyrank::stall",
+        group = group.as_str(),
+        rank = u64::from(*rank),
+        operation,
+        sequence,
+        comm_name = comm_name.as_deref(),
+        "{text}"
+    );
+    say_aloud(text);
+}
+
 /// Warns; on standard error where no program listens to what libraries log, so that nobody waits
 /// in silence.
 pub(crate) fn say(text: &str) {
     tracing::warn!(target: "polyrank::stall", "{text}");
+    say_aloud(text);
+}
+
+/// Says it on standard error where no program listens.
+fn say_aloud(text: &str) {
     if LevelFilter::current() == LevelFilter::OFF {
         // Whoever has closed it does not want to know.
         let _ = writeln!(std::io::stderr(), "polyrank: {text}");
