@@ -65,7 +65,7 @@ impl JobStore {
 }
 
 /// The number at the end of a group's place: of groups in one place, later ones have greater ones.
-fn generation(place: &str) -> u64 {
+pub(crate) fn generation(place: &str) -> u64 {
     let digits = place.len() - place.trim_end_matches(|it: char| it.is_ascii_digit()).len();
     place[place.len() - digits..].parse().unwrap_or(0)
 }

@@ -86,7 +86,8 @@ impl Record {
     /// Whether the message begins with the operation, and so says itself what it is about.
     #[must_use]
     pub fn names_operation(&self) -> bool {
-        self.operation.as_ref().is_some_and(|operation| self.message.starts_with(operation))
+        let rest = self.operation_title().and_then(|title| self.message.strip_prefix(&*title));
+        rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     }
 
     /// Which rank of which group says it, of which operation, where that is known.

@@ -16,20 +16,25 @@ use crate::process_mutex::ProcessMutex;
 
 /// How the names of files begin.
 const PREFIX: &str = "polyrank_stalls_";
+/// Most ranks that a report lists: each of a job's may have one.
+pub(super) const LISTED_RANKS: usize = 128;
 /// The longest file that is read.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// What a rank has said of something that it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallReport {
-    /// What is waited for: "allreduce #17 of group dp". Ranks that wait for the same call it the
-    /// same.
+    /// What is waited for: "allreduce #17 of group dp".
     pub subject: String,
+    /// Who waits, as a global rank, unless ranks that call it the same wait for it together.
+    pub rank: Option<u32>,
     /// Who waits, and where the others are, in a sentence.
     pub text: String,
-    /// The ranks that wait, as global ranks.
+    /// The ranks that wait, as global ranks, as far as they are known: the first of them.
     pub waiting: Vec<u32>,
-    /// The ranks of which the sentence tells.
+    /// How many they are.
+    pub waiting_count: u32,
+    /// The ranks of which the sentence tells: the first of them.
     pub concerned: Vec<u32>,
     /// How often it was said: 1 is the first time.
     pub times: u32,
@@ -37,12 +42,10 @@ pub struct StallReport {
     pub waited_ms: u64,
 }
 
-impl StallReport {
-    /// That it is over, after so long.
-    #[must_use]
-    pub fn taken_back(subject: &str, waited: Duration) -> String {
-        format!("{subject} waits no longer, after {}", seconds(waited))
-    }
+/// That a rank waits no longer for `subject`, after so long.
+#[must_use]
+pub fn taken_back(subject: &str, waited: Duration) -> String {
+    format!("{subject} waits no longer, after {}", seconds(waited))
 }
 
 /// What the launcher finds until this is dropped.

@@ -166,8 +166,7 @@ async fn meet(
     Ok(match enter(store, &keys, rank, world_size).await? {
         Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
         Entry::Entered { order } => {
-            let verdict =
-                await_verdict(store, &keys, (rank, world_size), timeout, observer).await?;
+            let verdict = await_verdict(store, &keys, world_size, timeout, observer).await?;
             store.delete_key_async(&presence::key_of(&keys, rank)).await?;
             (verdict, order)
         }
@@ -481,7 +480,7 @@ async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -
 async fn await_verdict(
     store: &dyn Store,
     keys: &Keys<'_>,
-    (rank, world_size): (u32, u32),
+    world_size: u32,
     timeout: Duration,
     observer: &dyn JoinObserver,
 ) -> Result<Vec<u8>> {
@@ -501,7 +500,7 @@ async fn await_verdict(
             Err(error) => return Err(error),
         }
         #[cfg(feature = "tcp")]
-        late.look(store, keys, (rank, world_size)).await;
+        late.look(store, keys, world_size).await;
         if let Some(why) = observer.look().await? {
             return decide(store, keys, &verdict_of(MISTAKE, &why)).await;
         }

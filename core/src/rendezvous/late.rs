@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::join::Keys;
 use super::missing::missing;
 use crate::clock::{self, Instant};
-use crate::recorder::stall_report::{PublishedStall, StallReport};
+use crate::recorder::stall_report::{PublishedStall, StallReport, taken_back};
 use crate::recorder::watch::{listen, say, seconds, stall_limit};
 use crate::store::Store;
 
@@ -28,13 +28,8 @@ impl LateReport {
         LateReport { began, pause, next, said: None }
     }
 
-    /// Says who is missing, if `rank` has waited for long, and after twice as long again.
-    pub(super) async fn look(
-        &mut self,
-        store: &dyn Store,
-        keys: &Keys<'_>,
-        (rank, world_size): (u32, u32),
-    ) {
+    /// Says who is missing, if this rank has waited for long, and after twice as long again.
+    pub(super) async fn look(&mut self, store: &dyn Store, keys: &Keys<'_>, world_size: u32) {
         let Some(pause) = self.pause.filter(|_| Instant::now() >= self.next) else { return };
         let pause = pause.saturating_mul(2);
         (self.pause, self.next) = (Some(pause), clock::after(pause));
@@ -50,22 +45,22 @@ impl LateReport {
             format!("group '{group}': {who} not come to the rendezvous; waited for {waited}");
         say(&text);
         let times = self.said.as_ref().map_or(1, |(_, times)| times.saturating_add(1));
-        let report = self.report(group, rank, text, times);
+        let report = self.report(group, text, times);
         self.said = Some((PublishedStall::new(report), times));
     }
 
     /// Says that all have come, if it was said that some had not.
     pub(super) fn end(&self) {
         if self.said.is_some() {
-            say(&StallReport::taken_back("the rendezvous", self.began.elapsed()));
+            say(&taken_back("the rendezvous", self.began.elapsed()));
         }
     }
 
     /// What the launcher is to say.
-    fn report(&self, group: &str, rank: u32, text: String, times: u32) -> StallReport {
+    fn report(&self, group: &str, text: String, times: u32) -> StallReport {
         let subject = format!("the rendezvous of group '{group}'");
         let waited_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // All that wait for it call it the same, and there may be a million.
-        StallReport { subject, text, waiting: vec![rank], concerned: vec![], times, waited_ms }
+        // Ranks are those of the group here, which its caller knows by other numbers.
+        StallReport { subject, text, times, waited_ms, ..StallReport::default() }
     }
 }

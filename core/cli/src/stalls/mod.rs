@@ -16,7 +16,7 @@ use polyrank::recorder::stall_report::{StallReport, read_all};
 
 use crate::launch::report::say;
 use crate::nodes::NodeStalls;
-use summary::StallSummary;
+use summary::{StallSummary, best_of_each};
 
 /// The time from one look into the folder to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -99,14 +99,16 @@ impl LookOut {
 
     fn look(&mut self, reports: Vec<StallReport>) {
         if let Some(nodes) = self.nodes.as_ref().filter(|nodes| !nodes.speaks()) {
-            // Without node 0 somebody has to say it here.
-            if reports == self.told || nodes.tell(&reports).is_ok() {
+            let reports: Vec<_> = reports.iter().collect();
+            let reports: Vec<_> = best_of_each(&reports).into_values().collect();
+            // Without the store the job ends, which others say.
+            if reports != self.told && nodes.tell(&reports).is_ok() {
                 self.told = reports;
-                return;
             }
+            return;
         }
-        let all = [reports, self.others.clone()].concat();
-        for line in self.summary.look(all, Instant::now()) {
+        let all: Vec<_> = reports.iter().chain(&self.others).collect();
+        for line in self.summary.look(&all, Instant::now()) {
             say(&line);
         }
     }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use polyrank::recorder::stall_report::StallReport;
+use polyrank::recorder::stall_report::{StallReport, taken_back};
 
 /// How long the others may take to say theirs, once one rank has: they look once a second.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -15,82 +15,85 @@ const MAX_TOLD: usize = 4;
 /// What was said.
 #[derive(Default)]
 pub(super) struct StallSummary {
-    said: Vec<SaidStall>,
-    /// How often what was said most often was said.
-    times: u32,
+    known: BTreeMap<StallKey, KnownStall>,
     /// Since when there is something to say.
     news_since: Option<Instant>,
 }
 
-struct SaidStall {
-    subject: String,
-    /// Of whom it told.
-    concerned: BTreeSet<u32>,
-    /// When it was said, and how long the ranks had waited then.
-    at: Instant,
-    waited: Duration,
+/// A stall: what is waited for; and who waits, unless ranks wait for it together.
+type StallKey = (String, Option<u32>);
+
+struct KnownStall {
+    /// How often its ranks had said it when it was last said here, or left out.
+    times: u32,
+    /// Whether it was said here.
+    is_said: bool,
+    /// When it was first seen, and how long its ranks had waited then.
+    seen: (Instant, Duration),
 }
 
 impl StallSummary {
     /// The lines to be said now, if these are all reports of stalls that last.
-    pub(super) fn look(&mut self, reports: Vec<StallReport>, now: Instant) -> Vec<String> {
-        let reports = by_subject(reports);
+    pub(super) fn look(&mut self, reports: &[&StallReport], now: Instant) -> Vec<String> {
+        let reports = best_of_each(reports);
         let mut lines = self.take_back(&reports, now);
-        let again = reports.values().any(|report| report.times > self.times);
-        let news: Vec<_> =
-            reports.into_values().filter(|report| again || !self.tells_of(report)).collect();
+        for (key, report) in &reports {
+            let waited = Duration::from_millis(report.waited_ms);
+            let new = KnownStall { times: 0, is_said: false, seen: (now, waited) };
+            let known = self.known.entry(key.clone()).or_insert(new);
+            // Who had said it more often waits no longer.
+            known.times = known.times.min(report.times);
+        }
+        let is_news = |(key, report): &(&StallKey, &StallReport)| {
+            self.known.get(key).is_some_and(|known| known.times < report.times)
+        };
+        let reports: Vec<_> = reports.iter().map(|(key, report)| (key, report)).collect();
+        let news: Vec<_> = reports.into_iter().filter(is_news).collect();
         if news.is_empty() {
             self.news_since = None;
         } else if now.saturating_duration_since(*self.news_since.get_or_insert(now)) >= SETTLE {
             self.news_since = None;
-            if again {
-                self.said.clear();
-            }
-            lines.extend(self.say(news, now));
+            lines.extend(self.say(news));
         }
         lines
     }
 
     /// Says of what is over that it is.
-    fn take_back(&mut self, reports: &BTreeMap<String, StallReport>, now: Instant) -> Vec<String> {
-        let over = self.said.extract_if(.., |said| !reports.contains_key(&said.subject));
-        let lines = over.map(|SaidStall { subject, at, waited, .. }| {
-            StallReport::taken_back(&subject, waited + now.saturating_duration_since(at))
+    fn take_back(
+        &mut self,
+        reports: &BTreeMap<StallKey, StallReport>,
+        now: Instant,
+    ) -> Vec<String> {
+        let over = self.known.extract_if(.., |key, _| !reports.contains_key(key));
+        let lines = over.filter(|(_, known)| known.is_said).map(|((subject, rank), known)| {
+            let (at, waited) = known.seen;
+            let said = taken_back(&subject, waited + now.saturating_duration_since(at));
+            rank.map_or(said.clone(), |rank| format!("rank {rank}: {said}"))
         });
-        let lines = lines.collect();
-        if reports.is_empty() {
-            self.times = 0;
-        }
-        lines
-    }
-
-    /// Whether it was said what this report tells.
-    fn tells_of(&self, report: &StallReport) -> bool {
-        let is_concerned = |rank| self.said.iter().any(|said| said.concerned.contains(rank));
-        self.said.iter().any(|said| said.subject == report.subject)
-            || report.waiting.iter().all(is_concerned)
+        lines.collect()
     }
 
     /// Says those first for which most ranks wait, and leaves out whoever was named with them.
-    fn say(&mut self, mut news: Vec<StallReport>, now: Instant) -> Vec<String> {
-        news.sort_by_key(|it| (Reverse(it.waiting.len()), it.waiting.first().copied()));
-        let (mut lines, mut left_out) = (Vec::new(), BTreeSet::new());
-        for report in news {
-            self.times = self.times.max(report.times);
-            if self.tells_of(&report) {
+    fn say(&mut self, mut news: Vec<(&StallKey, &StallReport)>) -> Vec<String> {
+        news.sort_by_key(|(_, it)| (Reverse(it.waiting_count), it.waiting.first().copied()));
+        let (mut named, mut left_out) = (BTreeSet::<u32>::new(), BTreeSet::<u32>::new());
+        let mut lines = Vec::new();
+        for (key, report) in news {
+            let Some(known) = self.known.get_mut(key) else { continue };
+            known.times = report.times;
+            let is_named = |rank: &u32| named.contains(rank);
+            if !report.waiting.is_empty() && report.waiting.iter().all(is_named) {
                 continue;
             }
             if lines.len() == MAX_TOLD {
-                left_out.extend(report.waiting);
+                left_out.extend(&report.waiting);
                 continue;
             }
-            lines.push(report.text);
-            let waited = Duration::from_millis(report.waited_ms);
-            let concerned = report.concerned.into_iter().chain(report.waiting).collect();
-            self.said.push(SaidStall { subject: report.subject, concerned, at: now, waited });
+            lines.push(report.text.clone());
+            known.is_said = true;
+            named.extend(report.concerned.iter().chain(&report.waiting));
         }
-        left_out.retain(|rank| !self.said.iter().any(|said| said.concerned.contains(rank)));
-        match left_out.len() {
+        match left_out.difference(&named).count() {
             0 => {}
             1 => lines.push("1 more rank waits; its own log says for what".to_owned()),
             more => lines.push(format!("{more} more ranks wait; their own logs say for what")),
@@ -99,17 +102,17 @@ impl StallSummary {
     }
 }
 
-/// Of each subject the report that knows of most ranks that wait for it, with the greatest number
-/// of times.
-fn by_subject(reports: Vec<StallReport>) -> BTreeMap<String, StallReport> {
-    let mut all = BTreeMap::<String, StallReport>::new();
-    for report in reports {
-        match all.get_mut(&report.subject) {
-            None => drop(all.insert(report.subject.clone(), report)),
+/// Of each stall the report that knows of most ranks that wait for it, with the greatest number of
+/// times.
+pub(super) fn best_of_each(reports: &[&StallReport]) -> BTreeMap<StallKey, StallReport> {
+    let mut all = BTreeMap::<StallKey, StallReport>::new();
+    for &report in reports {
+        match all.get_mut(&(report.subject.clone(), report.rank)) {
+            None => drop(all.insert((report.subject.clone(), report.rank), report.clone())),
             Some(known) => {
                 let times = known.times.max(report.times);
-                if (known.waiting.len(), known.times) < (report.waiting.len(), report.times) {
-                    *known = report;
+                if (known.waiting_count, known.times) < (report.waiting_count, report.times) {
+                    known.clone_from(report);
                 }
                 known.times = times;
             }
@@ -125,28 +128,42 @@ mod tests {
     fn report(subject: &str, waiting: &[u32], concerned: &[u32], times: u32) -> StallReport {
         StallReport {
             subject: subject.to_owned(),
+            rank: None,
             text: format!("{subject}: {waiting:?}"),
             waiting: waiting.to_vec(),
+            waiting_count: waiting.len() as u32,
             concerned: concerned.to_vec(),
             times,
             waited_ms: 10_000 << (times - 1),
         }
     }
 
+    /// A receive of `rank` from rank 9.
+    fn receive(rank: u32, times: u32) -> StallReport {
+        let subject = "recv from rank 9";
+        let text = format!("{subject}: rank {rank}");
+        StallReport { rank: Some(rank), text, ..report(subject, &[rank], &[rank, 9], times) }
+    }
+
     /// What is said of these, each a second after the one before.
     fn said(all: &[&[StallReport]]) -> Vec<Vec<String>> {
         let (mut summary, begin) = (StallSummary::default(), Instant::now());
         let look = |(second, reports): (u64, &&[StallReport])| {
-            summary.look(reports.to_vec(), begin + Duration::from_secs(second))
+            let reports: Vec<_> = reports.iter().collect();
+            summary.look(&reports, begin + Duration::from_secs(second))
         };
         (0..).zip(all).map(look).collect()
+    }
+
+    fn lines(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
     }
 
     #[test]
     fn what_all_ranks_say_is_said_once_by_the_one_that_knows_most() {
         let one = report("allreduce #1", &[0], &[0, 1, 2], 1);
         let two = report("allreduce #1", &[0, 1], &[0, 1, 2], 1);
-        let expected = [vec![], vec!["allreduce #1: [0, 1]".to_owned()], vec![], vec![]];
+        let expected = [vec![], lines(&["allreduce #1: [0, 1]"]), vec![], vec![]];
         let both = [one.clone(), two.clone()];
         let first = [one.clone()];
         assert_eq!(said(&[&first, &both, &both, &[two, one]]), expected);
@@ -154,46 +171,61 @@ mod tests {
 
     #[test]
     fn it_is_said_again_when_a_rank_has_said_it_again_and_taken_back_when_it_is_over() {
-        let [first, second] = [1, 2].map(|times| report("barrier #1", &[0], &[0, 1], times));
-        let other = report("barrier #9", &[1], &[0, 1], 2);
-        let first = [first];
-        let again = [second, other];
-        let line = || vec!["barrier #1: [0]".to_owned()];
-        let over = vec!["barrier #1 waits no longer, after 24 s".to_owned()];
-        let looks: [&[StallReport]; 8] =
-            [&first, &first, &again, &again, &again, &again, &again, &[]];
-        let expected = [vec![], line(), vec![], line(), vec![], vec![], vec![], over];
+        let [first, second] = [1, 2].map(|times| [report("barrier #1", &[0], &[0, 1], times)]);
+        let line = || lines(&["barrier #1: [0]"]);
+        let over = lines(&["barrier #1 waits no longer, after 16 s"]);
+        let looks: [&[StallReport]; 7] = [&first, &first, &second, &second, &second, &second, &[]];
+        let expected = [vec![], line(), vec![], line(), vec![], vec![], over];
         assert_eq!(said(&looks), expected);
         // A stall that comes after it is another one.
         let looks: [&[StallReport]; 5] = [&first, &first, &[], &first, &first];
-        let over = vec!["barrier #1 waits no longer, after 11 s".to_owned()];
+        let over = lines(&["barrier #1 waits no longer, after 12 s"]);
         assert_eq!(said(&looks), [vec![], line(), over, vec![], line()]);
     }
 
     #[test]
-    fn ranks_that_were_named_are_not_named_again() {
+    fn ranks_that_were_named_with_it_are_not_named_again() {
         let most = report("allreduce #17", &[0, 1, 3], &[0, 1, 2, 3], 1);
-        let other = report("broadcast #17", &[2], &[0, 1, 2, 3], 1);
-        let elsewhere = report("recv", &[5], &[4, 5], 1);
-        let reports = [other.clone(), elsewhere, most];
-        let expected = vec!["allreduce #17: [0, 1, 3]".to_owned(), "recv: [5]".to_owned()];
-        assert_eq!(said(&[&reports, &reports, &reports]), [vec![], expected, vec![]]);
-        // What was left out is said if it outlasts that for which it was left out.
-        let over = vec!["allreduce #17 waits no longer, after 11 s".to_owned()];
-        let rest = [reports[0].clone(), reports[1].clone()];
-        let left = vec!["broadcast #17: [2]".to_owned()];
-        let looks: [&[StallReport]; 4] = [&reports, &reports, &rest, &rest];
-        assert_eq!(said(&looks)[2..], [over, left]);
+        let other = |times| report("broadcast #17", &[2], &[0, 1, 2, 3], times);
+        let elsewhere = || report("recv", &[5], &[4, 5], 1);
+        let all = [other(1), elsewhere(), most];
+        let expected = lines(&["allreduce #17: [0, 1, 3]", "recv: [5]"]);
+        assert_eq!(said(&[&all, &all, &all]), [vec![], expected, vec![]]);
+        // What was left out is said if its rank says it again, and the other is over.
+        let over = lines(&["allreduce #17 waits no longer, after 12 s"]);
+        let rest = [other(2), elsewhere()];
+        let looks: [&[StallReport]; 4] = [&all, &all, &rest, &rest];
+        assert_eq!(said(&looks)[2..], [over, lines(&["broadcast #17: [2]"])]);
     }
 
     #[test]
-    fn many_stalls_are_counted() {
+    fn a_stall_that_lasts_hides_no_later_one() {
+        let old = report("recv", &[0, 1, 2], &[0, 1, 2, 3], 7);
+        let hang = |times| report("barrier #4", &[0, 1], &[0, 1, 2, 3], times);
+        let (before, both) = ([old.clone()], [old.clone(), hang(1)]);
+        let again = [old, hang(2)];
+        let looks: [&[StallReport]; 6] = [&before, &before, &both, &both, &again, &again];
+        let line = || lines(&["barrier #4: [0, 1]"]);
+        assert_eq!(said(&looks)[2..], [vec![], line(), vec![], line()]);
+    }
+
+    #[test]
+    fn ranks_that_wait_for_the_same_sender_are_told_apart() {
+        let both = [receive(0, 1), receive(1, 1)];
+        let told = lines(&["recv from rank 9: rank 0", "recv from rank 9: rank 1"]);
+        let over = lines(&["rank 0: recv from rank 9 waits no longer, after 12 s"]);
+        let looks: [&[StallReport]; 3] = [&both, &both, &[receive(1, 1)]];
+        assert_eq!(said(&looks), [vec![], told, over]);
+    }
+
+    #[test]
+    fn many_stalls_are_counted_once() {
         let ring: Vec<_> = (0..9)
             .map(|rank| report(&format!("recv {rank}"), &[rank], &[rank, (rank + 1) % 9], 1))
             .collect();
-        let told = |rank: u32| format!("recv {rank}: [{rank}]");
-        let expected = [told(0), told(2), told(4), told(6)].to_vec();
-        let more = "1 more rank waits; its own log says for what".to_owned();
-        assert_eq!(said(&[&ring, &ring])[1], [expected, vec![more]].concat());
+        let told = ["recv 0: [0]", "recv 2: [2]", "recv 4: [4]", "recv 6: [6]"];
+        let more = lines(&["1 more rank waits; its own log says for what"]);
+        let expected = [lines(&told), more].concat();
+        assert_eq!(said(&[&ring, &ring, &ring, &ring]), [vec![], expected, vec![], vec![]]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrank::recorder::ProcessGroupStats;
 use polyrank::recorder::report::{JobGroup, RankReport};
 
-use crate::job_store::JobStore;
+use crate::job_store::{JobStore, generation};
 
 /// A job.
 pub(super) struct Job {
@@ -63,7 +63,8 @@ impl Job {
         groups.retain(|group| !self.replaced.contains(&group.place));
         let rows = groups.iter().map(|group| self.look_at(group, limit));
         let rows: Vec<GroupRows> = rows.collect::<Result<_, _>>()?;
-        let replaced = replaced(&rows);
+        let generations: Vec<u64> = groups.iter().map(|it| generation(&it.place)).collect();
+        let replaced = replaced(&rows, &generations);
         let mut shown = Vec::new();
         for ((group, rows), is_replaced) in groups.into_iter().zip(rows).zip(replaced) {
             match is_replaced {
@@ -87,11 +88,15 @@ impl Job {
     }
 }
 
-/// Of each group, whether nobody answers in it, and somebody does in another of its name.
-fn replaced(groups: &[GroupRows]) -> Vec<bool> {
+/// Of each group, whether nobody answers in it, and somebody does in a later one of its name.
+fn replaced(groups: &[GroupRows], generations: &[u64]) -> Vec<bool> {
     let is_there = |group: &GroupRows| group.rows.iter().any(|row| row.answer.is_some());
-    let lives = |name: &str| groups.iter().any(|other| other.name == name && is_there(other));
-    groups.iter().map(|group| !is_there(group) && lives(&group.name)).collect()
+    let all = || groups.iter().zip(generations);
+    let is_replaced = |(group, generation): (&GroupRows, &u64)| {
+        let mut later = all().filter(|(it, later)| it.name == group.name && *later > generation);
+        !is_there(group) && later.any(|(later, _)| is_there(later))
+    };
+    all().map(is_replaced).collect()
 }
 
 impl Answer {
@@ -155,9 +160,11 @@ mod tests {
         let groups = [
             group("world", &[false, false]),
             group("world", &[false, true]),
+            // It may answer soon.
+            group("world", &[false]),
             group("other", &[false]),
             group("other", &[false]),
         ];
-        assert_eq!(replaced(&groups), [true, false, false, false]);
+        assert_eq!(replaced(&groups, &[0, 1, 2, 0, 1]), [true, false, false, false, false]);
     }
 }

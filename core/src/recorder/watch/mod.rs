@@ -170,7 +170,7 @@ fn look(stalls: &mut Stalls) {
     let roots = roots();
     answer_all(&roots);
     if !due.is_empty() {
-        stalls.report(due, &places(&roots), now);
+        stalls.report(due, &places(&roots));
     }
 }
 

@@ -9,7 +9,7 @@ use super::place::CalledOperation;
 use super::words::Subject;
 use super::{Places, words};
 use crate::clock::{self, Instant};
-use crate::recorder::stall_report::{PublishedStall, StallReport};
+use crate::recorder::stall_report::{PublishedStall, taken_back};
 use crate::recorder::{GroupFacts, RecordedOperation, Recorder};
 
 /// Stalls that were reported, by the address of the recorder and the number of the operation.
@@ -67,10 +67,11 @@ impl Stalls {
     }
 
     /// Says what is wrong with those that are `due`, as far as `places` tell.
-    pub(super) fn report(&mut self, due: Vec<Stall>, places: &Places, now: Instant) {
+    pub(super) fn report(&mut self, due: Vec<Stall>, places: &Places) {
+        // To ask took a while.
+        let now = Instant::now();
         for Stall { recorder, operation, since } in due {
             let (key, group) = (key_of(&recorder, &operation), recorder.group());
-            // To ask took a while.
             if !recorder.open_operations().iter().any(|it| it.number == operation.number) {
                 continue;
             }
@@ -95,7 +96,7 @@ impl Stalls {
         let over = self.reported.extract_if(.., |key, _| !open.contains(key));
         for (_, ReportedStall { subject, about, since, .. }) in over {
             let waited = now.saturating_duration_since(since);
-            words::say_of(&about, &StallReport::taken_back(&subject, waited));
+            words::say_of(&about, &taken_back(&subject, waited));
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
-use crate::recorder::stall_report::StallReport;
+use crate::recorder::stall_report::{LISTED_RANKS, StallReport};
 
 /// The operation of which something is said, and the group that it is of.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ fn say_aloud(text: &str) {
 pub(super) struct Explanation {
     /// What it is, and of which group.
     pub(super) subject: String,
+    /// This rank, if others that call the same wait for something else.
+    rank: Option<u32>,
     /// The ranks that wait for it.
     waiting: Vec<u32>,
     /// The ranks on which it depends, this one included.
@@ -80,9 +82,20 @@ impl Explanation {
 
     /// As it is said once for all ranks, after it was said for the `times`th time.
     pub(super) fn report(self, times: u32, waited: Duration) -> StallReport {
-        let Explanation { subject, waiting, concerned, sentence, sites, .. } = self;
-        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        StallReport { subject, text: sentence + &sites, waiting, concerned, times, waited_ms }
+        let Explanation { mut waiting, mut concerned, .. } = self;
+        let waiting_count = waiting.len() as u32;
+        waiting.truncate(LISTED_RANKS);
+        concerned.truncate(LISTED_RANKS);
+        StallReport {
+            subject: self.subject,
+            rank: self.rank,
+            text: self.sentence + &self.sites,
+            waiting,
+            waiting_count,
+            concerned,
+            times,
+            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -121,7 +134,8 @@ pub(super) fn stalled(
     let who = rank_names(&waiting, 0);
     let sentence = format!("{subject}: {who} {has} waited for {waited}{others}");
     let (own_site, sites) = (site_of(own), sites.text());
-    Explanation { subject, waiting, concerned: all, sentence, own_site, sites }
+    let rank = (!operation.is_collective).then_some(own);
+    Explanation { subject, rank, waiting, concerned: all, sentence, own_site, sites }
 }
 
 /// The ranks, as global ranks, on which the operation depends.
