@@ -16,8 +16,8 @@ export interface Logger {
 export type LogLevel = "off" | "error" | "warn" | "info" | "debug" | "trace";
 
 /**
- * Hands what polyrank says of ranks that wait to a logger, from now on, in this page or Worker: each
- * has its own. Without a logger, it goes to `console.warn`.
+ * Hands what polyrank says of ranks that wait to a logger, from now on, in this page or Worker:
+ * each has its own. Without a logger, it goes to `console.warn`.
  *
  * @param logger - null: the console.
  * @param options - `level`: how much is logged; none: `warn`.
@@ -36,6 +36,6 @@ export function setLogger(
  * that this rank waits to join; a call that joins already keeps what was set before.
  *
  * @param milliseconds - 10,000 unless set; 0 is never. Less than 50 is 50.
- * @throws {@link InvalidArgumentError} for what is no number of milliseconds.
+ * @throws {@link InvalidArgumentError} for what is not a number of milliseconds.
  */
 export function setStallReport(milliseconds: number): void;

@@ -1,5 +1,5 @@
-// `polyrank-web/log`: what polyrank says of ranks that wait, for the program's own logger, and when.
-// Knows nothing of what that logger is.
+// `polyrank-web/log`: what polyrank says of ranks that wait, for the program's own logger, and
+// when. Knows nothing of what that logger is.
 
 import "./index.js";
 import { InvalidArgumentError, InvalidTypeError } from "./generated/errors.js";

@@ -38,7 +38,7 @@ class Called {
   #group = -1;
   #entry = null;
 
-  /** What the core calls a method, by its key; null if it is no collective. */
+  /** What the core calls a method, by its key; null if it is not a collective. */
   collective(key) {
     let name = this.#names.get(key);
     if (name === undefined) {

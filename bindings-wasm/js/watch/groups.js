@@ -26,8 +26,8 @@ class KnownGroup {
   rank = 0;
   /** Where ranks of a group are asked that was not made out of another; null for others. */
   store = null;
-  /** What stood at each topic when this rank last answered. */
-  answered = { asked: 0, reports: 0, dumps: 0 };
+  /** The last question of each sort that this rank has answered. */
+  answered = { asked: 0, report: 0 };
 
   constructor(object, isRoot) {
     this.id = object[HANDLE].id;
@@ -64,7 +64,7 @@ class KnownGroup {
     const object = this.#object.deref();
     if (!this.isRoot || object === undefined) return;
     this.refresh();
-    this.answered = { asked: 0, reports: 0, dumps: 0 };
+    this.answered = { asked: 0, report: 0 };
     this.store = this.members.length > 1 ? invoke(STORE, object, []) : null;
   }
 }

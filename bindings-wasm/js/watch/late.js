@@ -6,7 +6,7 @@ import { say } from "./say.js";
 
 const LIST_KEYS = "STORE_LIST_KEYS";
 /** Most ranks that are looked for. */
-const MOST_RANKS = 1024;
+const MAX_RANKS = 1024;
 /** How long the store may take. */
 const STORE_LIMIT_MS = 2000;
 
@@ -77,7 +77,7 @@ export class Joining {
     const [size] = await this.#ask(store, "STORE_MULTI_GET", [[`${place}world_size`]]);
     const worldSize = Number(decoder.decode(size));
     const missing = [];
-    for (let rank = 0; rank < worldSize && missing.length < MOST_RANKS; rank += 1) {
+    for (let rank = 0; rank < worldSize && missing.length < MAX_RANKS; rank += 1) {
       if (!keys.has(`${place}${rank}`)) missing.push(rank);
     }
     if (missing.length === 0) return null;

@@ -6,6 +6,7 @@
 import { JOINS, Joining } from "./late.js";
 import { allGroups, forgetGroup, noteGroup, noteRoot, rootGroups } from "./groups.js";
 import { called } from "./called.js";
+import { reportOf } from "./reports.js";
 import { due, report } from "./stalls.js";
 import { commName } from "../runtime/comm_name.js";
 import { HANDLE, whenKept } from "../runtime/handles.js";
@@ -25,6 +26,10 @@ const STORE_LIMIT_MS = 2000;
 
 /** The key that is counted up by who asks the others for anything. */
 const ASKED = "watch/asked";
+
+/** The key that is counted up by who asks what all ranks do, and how those of answers begin. */
+const REPORTS_ASKED = "watch/report requests";
+const REPORT = "watch/report";
 
 const DEFAULT_GROUP = "DISTRIBUTED_DEFAULT_GROUP";
 /** Methods after which groups are no longer watched. */
@@ -146,11 +151,22 @@ async function answer(root) {
     groups.forEach((group) => group.refresh());
     await within(store.set(keyOf(root.rank), encoded(placeOf(root.rank, asked, groups))));
     root.answered.asked = asked;
+    await answerReport(root, groups);
   } catch (error) {
     if (error?.kind === "InvalidGroup") takeAnotherStore(root, store);
   } finally {
     answering.delete(root);
   }
+}
+
+/** Tells what this rank does, if somebody has asked all ranks since it last told. */
+async function answerReport({ store, rank, answered }, groups) {
+  if (!(await within(store.check([REPORTS_ASKED])))) return;
+  const last = await within(store.add(REPORTS_ASKED, 0));
+  if (last > answered.report) {
+    await within(store.set(`${REPORT}/${rank}`, encoded([last, reportOf(rank, groups)])));
+  }
+  answered.report = last;
 }
 
 /** The store is closed: the group was left, or has other members. */
