@@ -3,6 +3,7 @@
 
 import { install } from "./runtime/native.js";
 import { native } from "./load.js";
+import { watched } from "./watch/watch.js";
 
 // A message to oneself is the shortest way into the next turn of the event loop: timers are held
 // back when they are nested, and in tabs that nobody looks at.
@@ -15,8 +16,7 @@ channel.port1.onmessage = () => {
 };
 channel.port1.unref?.();
 
-
-install(native, {
+install(watched(native), {
   // Memory of WebAssembly has addresses of 32 bits, with a sign.
   maxMemoryBytes: 2 ** 31 - 1,
   maxArrayBytes: 2 ** 31 - 1,

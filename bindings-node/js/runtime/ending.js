@@ -15,6 +15,11 @@ export class EndingOperation {
     return (this.#endedAt ?? performance.now()) - this.#began;
   }
 
+  /** Whether somebody is to be told of its end. */
+  get isAwaited() {
+    return this.#listeners !== null && this.#listeners.size > 0;
+  }
+
   /** Calls `listener` once with the failure or null, immediately if it has ended. */
   whenEnded(listener) {
     if (this.state === "ended") listener(this.failure);

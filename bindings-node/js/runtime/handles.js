@@ -16,6 +16,13 @@ const ended = new FinalizationRegistry((id) => {
   if (alive.get(id)?.deref() === undefined) alive.delete(id);
 });
 
+let notifyKept = () => {};
+
+/** Sets `callback` to be called with every object that wraps something native from now on. */
+export function whenKept(callback) {
+  notifyKept = callback;
+}
+
 /** Registers a class for handles of the type `name`, and the interfaces that it has. */
 export function register(name, made, interfaces) {
   classes.set(name, { made, interfaces });
@@ -34,6 +41,7 @@ export function keep(object, handle) {
   Object.defineProperty(object, HANDLE, { value: { handle, marked, id: handle.id } });
   if (handle.id === undefined) return;
   keepAs(object, handle.id);
+  notifyKept(object);
 }
 
 /** Has `object` stand for handles of this number. */

@@ -213,6 +213,11 @@ export function follow(nativeWork, call) {
   return runIssued(new Operation(nativeWork, call));
 }
 
+/** Operations that are issued, and have not ended as far as is known. */
+export function inFlight() {
+  return running.values();
+}
+
 function runIssued(operation) {
   operation.run();
   // Most small ones have ended by now.

@@ -224,7 +224,7 @@ impl Tools<'_> {
             step(
                 "web",
                 "browser package under Node, in tabs and in Workers of Chromium",
-                &["wasm", "build"],
+                &["wasm", "build", "node"],
                 self.node(&[
                     "--test",
                     "--test-concurrency=1",
@@ -238,6 +238,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/worker_stores.test.mjs",
                     "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
+                    "bindings-wasm/tests/stalls.test.mjs",
                     "bindings-wasm/tests/unyielding.test.mjs",
                 ]),
             ),
