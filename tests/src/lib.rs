@@ -36,7 +36,8 @@ pub struct Readme;
 /// Limit of groups that tests make: long enough for a busy machine, short enough to be seen.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether tests run in all sizes and languages that take long: `cargo xtask test --all` asks for it.
+/// Whether tests run in all sizes and languages, which takes long: `cargo xtask test --all` asks
+/// for it.
 pub fn runs_long_tests() -> bool {
     std::env::var_os("POLYRANK_LONG_TESTS").is_some()
 }

@@ -109,8 +109,19 @@ function awaitedOf(place) {
   return oldest;
 }
 
+/** What is said of one rank, as it is said of several. */
+function ofSeveral(text) {
+  return text
+    .replace(/^has called/u, "have called")
+    .replace(/^has done its part/u, "have done their part")
+    .replace(/^waits for nothing; it last/u, "wait for nothing; they last")
+    .replace(", and is at ", ", and are at ");
+}
+
 /** What connects ranks and where they are. */
 function is(text, ranks) {
-  if (!text.startsWith("in ") && !text.startsWith("at ")) return ` ${text}`;
+  if (!text.startsWith("in ") && !text.startsWith("at ")) {
+    return ` ${ranks.length === 1 ? text : ofSeveral(text)}`;
+  }
   return `${ranks.length === 1 ? " is" : " are"} ${text}`;
 }

@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
     /// Run only this step (and what it needs); may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Run what takes longer, too, as before a release: more ways to build the crate, and suites over
-    /// MPI in all sizes and languages
+    /// Run what takes longer, too, as before a release: more ways to build the crate, and suites
+    /// over MPI in all sizes and languages
     #[arg(long)]
     all: bool,
     /// Show the steps and end

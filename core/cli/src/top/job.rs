@@ -53,8 +53,8 @@ impl Job {
         self.store.url()
     }
 
-    /// Asks all ranks, which may take `limit` to answer. A group that was made again, so that nobody
-    /// answers in the one before, is there once.
+    /// Asks all ranks, which may take `limit` to answer. A group that was made again, so that
+    /// nobody answers in the one before, is there once.
     ///
     /// # Errors
     /// The store cannot be asked, or nobody meets in it, in words.

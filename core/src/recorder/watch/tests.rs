@@ -89,6 +89,23 @@ fn ranks_that_stand_at_the_same_place_are_named_together() {
 }
 
 #[test]
+fn several_ranks_that_wait_for_nothing_are_several() {
+    let last = |sequence| Some(collective("barrier", sequence, false));
+    let places = [
+        (None, "have called no collective of group dp"),
+        (last(6), "wait for nothing; they last called barrier #6, 12 s ago"),
+        (last(9), "have done their part, and called barrier #9"),
+    ];
+    for (last, expected) in places {
+        let site = Some("train.py:4".to_owned());
+        let place = || Place { site: site.clone(), ..place("dp", Vec::new(), last.clone()) };
+        let said = said(3, [(1, place()), (2, place())]);
+        let expected = format!("; ranks 1, 2 {expected}, and are at train.py:4");
+        assert!(said.ends_with(&expected), "{said}");
+    }
+}
+
+#[test]
 fn a_store_that_cannot_be_asked_is_said_to_be_the_reason() {
     let obstacle = Some("it is gone".to_owned());
     let places = Places { known: BTreeMap::new(), obstacle };

@@ -210,6 +210,7 @@ impl Others {
 
     fn text(&self) -> String {
         let part = |(text, who): &(String, Vec<u32>)| {
+            let text = if who.len() == 1 { text.clone() } else { of_several(text) };
             let is = match text.starts_with("in ") || text.starts_with("at ") {
                 true if who.len() == 1 => " is",
                 true => " are",
@@ -219,6 +220,18 @@ impl Others {
         };
         self.0.iter().map(part).collect()
     }
+}
+
+/// What is said of one rank, as it is said of several.
+fn of_several(text: &str) -> String {
+    const BEGINNINGS: [(&str, &str); 3] = [
+        ("has called", "have called"),
+        ("has done its part", "have done their part"),
+        ("waits for nothing; it last", "wait for nothing; they last"),
+    ];
+    let begin = BEGINNINGS.iter().find(|(of_one, _)| text.starts_with(of_one));
+    let text = begin.map_or(text.to_owned(), |(one, several)| text.replacen(one, several, 1));
+    text.replacen(", and is at ", ", and are at ", 1)
 }
 
 /// "10 s", "1.5 s".
