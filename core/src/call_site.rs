@@ -4,7 +4,7 @@
 mod backtrace;
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ static SOURCE: ProcessMutex<Source> = ProcessMutex::new(Source { tell: None, ask
 
 static FRAMES: ProcessMutex<Option<Arc<CallFrameSource>>> = ProcessMutex::new(None);
 
-/// Whether somebody notes which lines have called.
-static ARE_WANTED: AtomicBool = AtomicBool::new(false);
+/// How many note which lines have called.
+static WANTED_BY: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// Those of calls whose operations are issued now.
@@ -82,14 +82,19 @@ impl CallOrigin {
     }
 }
 
-/// Somebody notes from now on which lines have called.
+/// One more notes from now on which lines have called, until [`want_no_frames`].
 pub(crate) fn want_frames() {
-    ARE_WANTED.store(true, Ordering::Relaxed);
+    WANTED_BY.fetch_add(1, Ordering::Relaxed);
+}
+
+/// One of those who have called [`want_frames`] is gone.
+pub(crate) fn want_no_frames() {
+    WANTED_BY.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether somebody notes which lines have called.
 pub(crate) fn are_frames_wanted() -> bool {
-    ARE_WANTED.load(Ordering::Relaxed)
+    WANTED_BY.load(Ordering::Relaxed) > 0
 }
 
 /// Asks `tell` from now on where calls come from.

@@ -117,7 +117,11 @@ impl Invocation {
         resolved: ResolvedCall,
         objects: Vec<Object>,
     ) -> Invocation {
-        let (listener, origin) = (None, Origin::here());
+        let listener = None;
+        // What issues operations stands in the order of a group, and is a future.
+        let may_issue = matches!(entry.order, Order::Group | Order::NewGroup)
+            && matches!(entry.run, Some(Run::Later(_)));
+        let origin = if may_issue { Origin::here() } else { Origin::of_no_operation() };
         Invocation { entry, this, resolved, objects, listener, origin }
     }
 

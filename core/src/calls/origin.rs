@@ -25,6 +25,11 @@ impl Origin {
         }
     }
 
+    /// As [`Origin::here`], of a call that issues no operations: nobody asks where it came from.
+    pub(super) fn of_no_operation() -> Origin {
+        Origin { comm_name: CommName::current(), ..Origin::default() }
+    }
+
     /// What messages call `operation` of the call.
     pub(super) fn beside(&self, operation: &str) -> String {
         let named = self.comm_name.as_ref().map(|name| name.beside(operation));

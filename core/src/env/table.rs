@@ -275,7 +275,8 @@ variables! {
         }
         /// How much is compared before operations are issued. With `DETAIL`, ranks of the backends
         /// `mpi` and `nccl` compare through the store what they run; ranks of the others always do.
-        /// All note where they call it, and say so where they disagree.
+        /// All note where they call it, and say so where they disagree on an operation on tensors
+        /// in the memory of the host: what is in flight on a device does not.
         POLYRANK_DEBUG {
             values: "`OFF`, `INFO` or `DETAIL`",
             unset: "`TORCH_DISTRIBUTED_DEBUG`, or else `OFF`",

@@ -158,6 +158,7 @@ impl Inner {
             if self.store_prefix.is_empty() && self.members.len() > 1 {
                 watch::watch(&self.recorder, self.store.shared_connection());
             }
+            self.recorder.begin_telling();
         }
     }
 

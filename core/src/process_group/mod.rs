@@ -337,7 +337,8 @@ impl ProcessGroup {
         if !limit.is_zero() {
             let _ = block_on(self.note_departure());
         }
-        let ended = settled.and(self.shutdown_as(Leaving { limit, compare_until }));
+        let leaving = Leaving { limit, compare_until };
+        let ended = block_on(self.end_as(self.shutdown_backends(settled, leaving)));
         if !limit.is_zero() {
             let _ = block_on(self.leave_meeting(broken));
         }
@@ -345,11 +346,9 @@ impl ProcessGroup {
         ended
     }
 
-    fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
-        let ended = self.inner.backends().map(|backend| backend.shutdown(leaving));
-        let ended = block_on(self.located(ended.fold(Ok(()), Result::and)));
-        self.end();
-        ended
+    /// How it ended, after what is known of that already.
+    fn shutdown_backends(&self, settled: Result<()>, leaving: Leaving) -> Result<()> {
+        self.inner.backends().fold(settled, |ended, backend| ended.and(backend.shutdown(leaving)))
     }
 
     /// As [`ProcessGroup::shutdown`], without blocking.
@@ -373,14 +372,13 @@ impl ProcessGroup {
         let _ = self.note_departure().await;
         let mut ended = settled;
         if WaitMode::current() == WaitMode::Block {
-            ended = ended.and(self.shutdown_as(leaving));
+            ended = self.shutdown_backends(ended, leaving);
         } else {
             for backend in self.inner.backends() {
                 ended = ended.and(backend.clone().shutdown_async(leaving).await);
             }
-            ended = self.located(ended).await;
-            self.end();
         }
+        let ended = self.end_as(ended).await;
         let _ = self.leave_meeting(broken).await;
         self.close_meeting();
         ended
@@ -391,6 +389,14 @@ impl ProcessGroup {
         let Inner { store_prefix, open_comparisons, .. } = &**self.inner;
         let is_last = store_prefix.is_empty() || open_comparisons.is_over();
         is_last.then(backend::deadline)
+    }
+
+    /// The group was left, and that `ended` so.
+    async fn end_as(&self, ended: Result<()>) -> Result<()> {
+        // Before the store is closed: the others are asked there.
+        let ended = self.located(ended).await;
+        self.end();
+        ended
     }
 
     /// The group was left.

@@ -34,7 +34,7 @@ pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
 pub use statistics::{OperationStats, PeerStats, ProcessGroupStats};
 
-use crate::call_site::{CallFrame, call_frames, want_frames};
+use crate::call_site::{self, CallFrame, call_frames};
 use crate::clock::Instant;
 use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::error::Error;
@@ -169,7 +169,7 @@ impl Recorder {
         });
         ticks::start();
         if notes_calls {
-            want_frames();
+            call_site::want_frames();
         }
         if snapshot::is_wanted() {
             watch::look_after_process();
@@ -291,6 +291,14 @@ impl Recorder {
 
     fn pending(&self) -> MutexGuard<'_, PendingOperations> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if self.notes_calls {
+            call_site::want_no_frames();
+        }
     }
 }
 

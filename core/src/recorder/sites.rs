@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -34,24 +34,46 @@ const MAX_SITE: usize = 1024;
 const CALLED_AT: &str = ", called at ";
 
 /// A collective of a group, whose members were replaced so often.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Question {
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Called {
     group: String,
     epoch: u64,
     sequence: u64,
 }
 
+/// What a rank is asked: where it has called a collective.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Question {
+    group: String,
+    epoch: u64,
+    sequence: u64,
+    /// Which of the groups of this name that this rank has made in the store, one after another.
+    generation: i64,
+}
+
 /// Where a rank called something.
 type Site = (u32, String);
 
-/// What is known of the disagreement of a group.
+/// What is known of the disagreement of a group, and where its ranks ask one another.
 #[derive(Default)]
-pub(super) struct Sites(Mutex<State>);
+pub(super) struct Sites {
+    state: Mutex<State>,
+    meeting: Mutex<Option<Meeting>>,
+}
+
+/// Where a rank of a group tells the others.
+#[derive(Clone)]
+struct Meeting {
+    /// Whoever watches over the root of the group keeps it, as long as that lives.
+    store: Weak<dyn Store>,
+    /// As [`Question::generation`], of this rank.
+    generation: i64,
+}
 
 #[derive(Default)]
 struct State {
     /// What was asked for last.
-    question: Option<Question>,
+    called: Option<Called>,
     /// Those of the ranks, as ranks of the group, that have told.
     sites: Vec<Site>,
     /// Who waits for the answers, as long as they may come.
@@ -65,6 +87,34 @@ impl Recorder {
         self.notes_calls
     }
 
+    /// The group has these members from now on. Lets the others know in which of the groups of this
+    /// name this rank is, where it notes its calls: before it calls anything, so that nobody takes
+    /// what was told in an earlier one.
+    pub(crate) fn begin_telling(&self) {
+        if !self.notes_calls {
+            return;
+        }
+        let group = self.group();
+        let root = watch::root_of(&group).filter(|_| group.members.len() > 1);
+        let meeting = root.and_then(|(_, store)| {
+            let key = generation_key(group.global_rank(), &group.name, group.epoch);
+            match store.add(&key, 1) {
+                Ok(generation) => Some(Meeting { store: Arc::downgrade(&store), generation }),
+                Err(error) => {
+                    tracing::debug!(%error, "other ranks are not told where this one calls");
+                    None
+                }
+            }
+        });
+        *self.meeting() = meeting;
+    }
+
+    /// Whether others ask in `store` where operations of this group were called.
+    pub(super) fn tells_in(&self, store: &Arc<dyn Store>) -> bool {
+        let meeting = self.meeting();
+        meeting.as_ref().is_some_and(|it| std::ptr::addr_eq(it.store.as_ptr(), Arc::as_ptr(store)))
+    }
+
     /// Calls `then` once [`Recorder::with_sites`] can say where the ranks are that disagree, if
     /// `error` is about that; at once if it is not, and at the latest after [`LIMIT`]. Does not
     /// block.
@@ -73,10 +123,10 @@ impl Recorder {
         error: &Error,
         then: impl FnOnce() + Send + 'static,
     ) {
-        let Some((question, ranks)) = self.question_of(error) else { return then() };
+        let Some((called, ranks)) = self.disagreement_of(error) else { return then() };
         {
             let mut state = self.sites();
-            if state.question.as_ref() == Some(&question) {
+            if state.called.as_ref() == Some(&called) {
                 match &mut state.waiting {
                     Some(waiting) => waiting.push(Box::new(then)),
                     None => {
@@ -93,7 +143,7 @@ impl Recorder {
             }
             let waiting: Box<dyn FnOnce() + Send> = Box::new(then);
             *state = State {
-                question: Some(question.clone()),
+                called: Some(called.clone()),
                 waiting: Some(vec![waiting]),
                 ..State::default()
             };
@@ -101,7 +151,7 @@ impl Recorder {
         let recorder = self.clone();
         let thread = std::thread::Builder::new().name("polyrank-sites".to_owned());
         let asking = thread.spawn(move || {
-            recorder.collect(question, ranks);
+            recorder.collect(called, ranks);
             recorder.end_search();
         });
         if asking.is_err() {
@@ -123,9 +173,9 @@ impl Recorder {
 
     /// `error`, which says where the ranks that disagree have called, as far as that is known.
     pub(crate) fn with_sites(&self, mut error: Error) -> Error {
-        let Some((question, _)) = self.question_of(&error) else { return error };
+        let Some((called, _)) = self.disagreement_of(&error) else { return error };
         let state = self.sites();
-        if state.question != Some(question) {
+        if state.called != Some(called) {
             return error;
         }
         if let Error::CollectiveMismatch { rank, ours, other_rank, theirs, .. } = &mut error {
@@ -140,8 +190,8 @@ impl Recorder {
         error
     }
 
-    /// What is asked because of an error, and of which ranks of the group.
-    fn question_of(&self, error: &Error) -> Option<(Question, Vec<u32>)> {
+    /// What an error says that ranks disagree on, and which ranks of the group have called it.
+    fn disagreement_of(&self, error: &Error) -> Option<(Called, Vec<u32>)> {
         if !self.notes_calls {
             return None;
         }
@@ -162,27 +212,28 @@ impl Recorder {
         if *named != group.name {
             return None;
         }
-        let question = Question { group: group.name, epoch: group.epoch, sequence: *sequence };
+        let it = Called { group: group.name, epoch: group.epoch, sequence: *sequence };
         // A rank that leaves has called nothing.
         let sides = [(*rank, ours), (*other_rank, theirs)];
         let called = sides.into_iter().filter(|(_, text)| *text != LEAVES);
-        Some((question, called.map(|(rank, _)| rank).collect()))
+        Some((it, called.map(|(rank, _)| rank).collect()))
     }
 
     /// Keeps what these ranks tell in time.
-    fn collect(&self, question: Question, ranks: Vec<u32>) {
+    fn collect(self: &Arc<Self>, called: Called, ranks: Vec<u32>) {
         let group = self.group();
         let members =
             ranks.into_iter().filter_map(|rank| Some((rank, *group.members.get(rank as usize)?)));
         let members: Vec<(u32, u32)> = members.collect();
         let until = Instant::now() + LIMIT;
         let (tell, told) = mpsc::channel();
-        let store = watch::root_of(&group).map(|(_, store)| store);
+        let meeting = self.meeting().clone();
+        let asked_in = meeting.and_then(|it| Some((it.store.upgrade()?, it.generation)));
         // A thread of its own: the store may not answer.
-        let own = group.global_rank();
-        let search = Search { question, own, members, until };
+        let (recorder, own) = (self.clone(), group.global_rank());
+        let search = Search { recorder, called, own, asked_in, until };
         let thread = std::thread::Builder::new().name("polyrank-sites-ask".to_owned());
-        if thread.spawn(move || search.run(store, &tell)).is_err() {
+        if thread.spawn(move || search.run(members, &tell)).is_err() {
             return;
         }
         loop {
@@ -198,48 +249,56 @@ impl Recorder {
         waiting.into_iter().flatten().for_each(|then| then());
     }
 
-    /// Where collective `sequence` was called: none if it was not, or not yet.
-    fn site_of(&self, sequence: u64) -> Option<String> {
+    /// Where collective `sequence` was called.
+    fn site_of(&self, sequence: u64) -> Answer {
+        if !self.notes_calls {
+            return Answer::Nothing;
+        }
         let operations = self.operations();
         let is_it = |it: &&RecordedOperation| {
             let numbers = it.sequence..it.sequence + it.parts;
             it.note.kind == OperationKind::Collective && numbers.contains(&sequence)
         };
-        let found = operations.iter().rfind(is_it)?;
-        found.frames.first().map(shown)
+        // It may be about to be noted.
+        let Some(found) = operations.iter().rfind(is_it) else { return Answer::NotYet };
+        found.frames.first().map_or(Answer::Nothing, |frame| Answer::Site(shown(frame)))
+    }
+
+    fn meeting(&self) -> MutexGuard<'_, Option<Meeting>> {
+        self.sites.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sites(&self) -> MutexGuard<'_, State> {
-        self.sites.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sites.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A search for the sites of ranks.
 struct Search {
-    question: Question,
+    recorder: Arc<Recorder>,
+    called: Called,
     /// This rank, as a global rank.
     own: u32,
-    /// Those that are asked, as ranks of the group and as global ones.
-    members: Vec<(u32, u32)>,
+    /// Where the others are asked, and the generation of this rank there.
+    asked_in: Option<(Arc<dyn Store>, i64)>,
     until: Instant,
 }
 
 impl Search {
-    /// Tells what is found, until all is or it is time.
-    fn run(self, store: Option<Arc<dyn Store>>, tell: &Sender<Site>) {
-        let Search { question, own, members, until } = self;
+    /// Tells what is found of `members`, as ranks of the group and as global ones, until all is or
+    /// it is time.
+    fn run(self, members: Vec<(u32, u32)>, tell: &Sender<Site>) {
         // Another rank may have found that it disagrees with this one, which may leave before it is
         // asked.
-        let _ = own_site(own, &question, store.as_deref());
+        let _ = self.own_site();
         let mut open = members;
         let mut is_asked = BTreeSet::new();
-        while !open.is_empty() && Instant::now() < until {
+        while !open.is_empty() && Instant::now() < self.until {
             open.retain(|&(rank, global)| {
-                let found = match (global == own, &store) {
-                    (true, store) => own_site(own, &question, store.as_deref()),
-                    (false, Some(store)) => {
-                        let is_new = is_asked.insert(global);
-                        told_site(&**store, global, &question, is_new)
+                let found = match (global == self.own, &self.asked_in) {
+                    (true, _) => Ok(self.own_site()),
+                    (false, Some((store, _))) => {
+                        self.told_site(&**store, global, is_asked.insert(global))
                     }
                     (false, None) => Ok(Answer::Nothing),
                 };
@@ -258,11 +317,52 @@ impl Search {
             }
         }
     }
+
+    /// Where this rank has called it; the others are told before they ask.
+    fn own_site(&self) -> Answer {
+        let found = self.recorder.site_of(self.called.sequence);
+        if let (Some((store, generation)), Some(text)) = (&self.asked_in, found.text()) {
+            // What this rank itself says of it does not depend on the store.
+            let question = self.called.in_generation(*generation);
+            let _ = store.set(&answer_key(self.own, &question), text.as_bytes());
+        }
+        found
+    }
+
+    /// Where another rank has called it, which is asked if that is new and it has not told yet.
+    fn told_site(&self, store: &dyn Store, rank: u32, is_new: bool) -> Result<Answer> {
+        let key = generation_key(rank, &self.called.group, self.called.epoch);
+        // It has said so before it called anything, if it notes its calls.
+        if !store.check(&[&key])? {
+            return Ok(Answer::Nothing);
+        }
+        let question = self.called.in_generation(store.add(&key, 0)?);
+        let key = answer_key(rank, &question);
+        if store.check(&[&key])? {
+            return Ok(Answer::of(&store.get(&key)?));
+        }
+        if is_new {
+            // Strings and numbers always have a form.
+            let mut line = serde_json::to_vec(&question).unwrap_or_default();
+            line.push(b'\n');
+            store.append(&questions_key(rank), &line)?;
+        }
+        Ok(Answer::NotYet)
+    }
+}
+
+impl Called {
+    fn in_generation(&self, generation: i64) -> Question {
+        let Called { group, epoch, sequence } = self.clone();
+        Question { group, epoch, sequence, generation }
+    }
 }
 
 /// What a rank has told.
+#[derive(Debug, PartialEq, Eq)]
 enum Answer {
     NotYet,
+    /// It was not noted, and will not be.
     Nothing,
     Site(String),
 }
@@ -274,31 +374,15 @@ impl Answer {
             _ => Answer::Nothing,
         }
     }
-}
 
-/// Where this rank has called it; the others are told before they ask.
-fn own_site(rank: u32, question: &Question, store: Option<&dyn Store>) -> Result<Answer> {
-    let Some(site) = site_here(rank, question) else { return Ok(Answer::NotYet) };
-    if let Some(store) = store {
-        // What this rank itself says of it does not depend on the store.
-        let _ = store.set(&answer_key(rank, question), site.as_bytes());
+    /// As others are told it, once it is known.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Answer::NotYet => None,
+            Answer::Nothing => Some(""),
+            Answer::Site(site) => Some(site),
+        }
     }
-    Ok(Answer::of(site.as_bytes()))
-}
-
-/// Where another rank has called it, which is asked if that is new and it has not told yet.
-fn told_site(store: &dyn Store, rank: u32, question: &Question, is_new: bool) -> Result<Answer> {
-    let key = answer_key(rank, question);
-    if store.check(&[&key])? {
-        return Ok(Answer::of(&store.get(&key)?));
-    }
-    if is_new {
-        // Strings and numbers always have a form.
-        let mut line = serde_json::to_vec(question).unwrap_or_default();
-        line.push(b'\n');
-        store.append(&questions_key(rank), &line)?;
-    }
-    Ok(Answer::NotYet)
 }
 
 /// Tells those who ask in `store` where `rank` of this process has called; `answered` are the
@@ -307,7 +391,7 @@ fn told_site(store: &dyn Store, rank: u32, question: &Question, is_new: bool) ->
 /// # Errors
 /// Those of the store.
 pub(super) fn answer(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     rank: u32,
     answered: &mut BTreeSet<Question>,
 ) -> Result<()> {
@@ -321,8 +405,7 @@ pub(super) fn answer(
         if answered.contains(&question) {
             continue;
         }
-        // It may be about to be noted.
-        if let Some(site) = site_here(rank, &question) {
+        if let Some(site) = site_here(store, rank, &question).text() {
             store.set(&answer_key(rank, &question), site.as_bytes())?;
             answered.insert(question);
         }
@@ -330,25 +413,40 @@ pub(super) fn answer(
     Ok(())
 }
 
-/// Where `rank` of this process has called it; empty if that was not noted.
-fn site_here(rank: u32, question: &Question) -> Option<String> {
-    let known = all().into_iter().find_map(|recorder| {
+/// Whether others ask in `store` where operations of this process were called.
+pub(super) fn is_asked_in(store: &Arc<dyn Store>) -> bool {
+    all().iter().any(|recorder| recorder.tells_in(store))
+}
+
+/// Where `rank` of this process has called what it is asked for in `store`: in that very group, not
+/// in another one of its name that was left, which an operation may keep.
+fn site_here(store: &Arc<dyn Store>, rank: u32, question: &Question) -> Answer {
+    let is_it = |recorder: &&Arc<Recorder>| {
         let group = recorder.group();
-        let is_it = group.global_rank() == rank
+        let generation = recorder.meeting().as_ref().map(|meeting| meeting.generation);
+        group.global_rank() == rank
             && group.name == question.group
-            && group.epoch == question.epoch;
-        is_it.then_some(recorder)
-    });
-    known?.site_of(question.sequence)
+            && group.epoch == question.epoch
+            && generation == Some(question.generation)
+            && recorder.tells_in(store)
+    };
+    // The newest is the last.
+    let known = all();
+    known.iter().rfind(is_it).map_or(Answer::NotYet, |it| it.site_of(question.sequence))
 }
 
 fn questions_key(rank: u32) -> String {
     format!("sites asked of/{rank}")
 }
 
+/// Counts the groups of a name that a rank has made in the store, as far as it notes its calls.
+fn generation_key(rank: u32, group: &str, epoch: u64) -> String {
+    format!("sites told by/{group}/{epoch}/{rank}")
+}
+
 fn answer_key(rank: u32, question: &Question) -> String {
-    let Question { group, epoch, sequence } = question;
-    format!("site/{group}/{epoch}/{sequence}/{rank}")
+    let Question { group, epoch, sequence, generation } = question;
+    format!("site/{group}/{epoch}/{sequence}/{rank}/{generation}")
 }
 
 /// A line of the program: `train.py:40 in step`.

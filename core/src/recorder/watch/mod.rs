@@ -14,7 +14,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ struct Root {
     reported: AtomicI64,
     /// Where its operations were called, as far as others have asked for that.
     told_sites: Mutex<BTreeSet<Question>>,
+    /// Whether it could not be seen lately who asks for that.
+    is_deaf: AtomicBool,
 }
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
@@ -77,7 +79,8 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
         let (reported, told_sites) = (AtomicI64::new(0), Mutex::default());
-        let root = Root { recorder, store, answered, dumped, reported, told_sites };
+        let is_deaf = AtomicBool::new(false);
+        let root = Root { recorder, store, answered, dumped, reported, told_sites, is_deaf };
         ROOTS.lock().push(Arc::new(root));
     }
     look_after_process();
@@ -143,6 +146,8 @@ fn look_out(limit: Option<Duration>) {
 /// sooner: an error waits for that.
 fn rest(interval: Duration) {
     let until = Instant::now() + interval;
+    // A store that does not answer is asked once, not again and again.
+    let mut is_first = true;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -153,10 +158,10 @@ fn rest(interval: Duration) {
         }
         std::thread::sleep(left.min(sites::ANSWER_INTERVAL));
         for root in roots() {
-            if let Err(error) = root.tell_sites() {
-                tracing::debug!(%error, "cannot tell other ranks where this one has called");
-            }
+            // A store of the program may panic, and what that does with logs.
+            let _ = catch_unwind(AssertUnwindSafe(|| root.tell_sites_if(is_first)));
         }
+        is_first = false;
     }
 }
 
@@ -334,13 +339,31 @@ impl Root {
         Ok(told.filter(|place| place.answers >= question))
     }
 
+    /// As [`Root::tell_sites`], where somebody may ask; where that could not be seen lately, only
+    /// if `even_deaf`.
+    fn tell_sites_if(&self, even_deaf: bool) {
+        let was_deaf = self.is_deaf.load(Ordering::Relaxed);
+        if was_deaf && !even_deaf || !sites::is_asked_in(&self.store) {
+            return;
+        }
+        // Until it went well: it may panic.
+        self.is_deaf.store(true, Ordering::Relaxed);
+        match self.tell_sites() {
+            Ok(()) => self.is_deaf.store(false, Ordering::Relaxed),
+            Err(_) if was_deaf => {}
+            Err(error) => {
+                tracing::debug!(%error, "cannot tell other ranks where this one has called");
+            }
+        }
+    }
+
     /// Tells where operations of this rank were called, if somebody asks for that.
     fn tell_sites(&self) -> Result<()> {
         let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
             return Ok(());
         };
         let mut told = self.told_sites.lock().unwrap_or_else(PoisonError::into_inner);
-        sites::answer(&*self.store, group.global_rank(), &mut told)
+        sites::answer(&self.store, group.global_rank(), &mut told)
     }
 
     fn publish(&self, answers: i64) -> Result<()> {
