@@ -27,7 +27,11 @@ impl Origin {
 
     /// As [`Origin::here`], of a call that issues no operations: nobody asks where it came from.
     pub(super) fn of_no_operation() -> Origin {
-        Origin { comm_name: CommName::current(), ..Origin::default() }
+        Origin {
+            comm_name: CommName::current(),
+            #[cfg(feature = "tcp")]
+            lines: CallOrigin::default(),
+        }
     }
 
     /// What messages call `operation` of the call.

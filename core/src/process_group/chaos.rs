@@ -18,7 +18,6 @@ use super::ProcessGroup;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
-use crate::recorder::watch::say;
 
 /// How many operations each rank of this process has issued, by global rank.
 static COUNTS: ProcessMutex<BTreeMap<u32, u64>> = ProcessMutex::new(BTreeMap::new());
@@ -36,7 +35,7 @@ pub(super) fn of_environment() -> Result<Option<Arc<Faults>>> {
     let faults = Faults::parse(&text, || *SEED.get_or_init(seed))
         .map_err(|why| Error::InvalidArgument { message: format!("{NAME} is '{text}': {why}") })?;
     static TOLD: Once = Once::new();
-    TOLD.call_once(|| say(&format!("{NAME} asks for faults: {faults}")));
+    TOLD.call_once(|| write_line(&format!("{NAME} asks for faults: {faults}")));
     Ok(Some(Arc::new(faults)))
 }
 
@@ -78,9 +77,13 @@ fn signal_itself(rank: u32, what: &str, signal: Signal, operation: &str) {
     let _ = kill_process(getpid(), signal);
 }
 
-/// Says what happens immediately: a log that is read later may never be.
 fn tell(text: &str) {
-    let line = format!("polyrank: {}: {text}\n", variable::POLYRANK_CHAOS);
+    write_line(&format!("{}: {text}", variable::POLYRANK_CHAOS));
+}
+
+/// Says it immediately: a log that is read later may never be.
+fn write_line(text: &str) {
+    let line = format!("polyrank: {text}\n");
     // Whoever has closed it does not want to know.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -47,8 +47,7 @@ impl StallSummary {
         let is_news = |(key, report): &(&StallKey, &StallReport)| {
             self.known.get(key).is_some_and(|known| known.times < report.times)
         };
-        let reports: Vec<_> = reports.iter().map(|(key, report)| (key, report)).collect();
-        let news: Vec<_> = reports.into_iter().filter(is_news).collect();
+        let news: Vec<_> = reports.iter().filter(is_news).collect();
         if news.is_empty() {
             self.news_since = None;
         } else if now.saturating_duration_since(*self.news_since.get_or_insert(now)) >= SETTLE {
