@@ -134,7 +134,7 @@ for (const size of [3, 2]) {
   test(`a native rank of ${size} says what tabs are in`, LIMITED, async () => {
     const { pages, group } = await ranks(size, NEVER_MS);
     const waiting = group.barrier();
-    const idle = size === 2 ? "rank 0 has" : "ranks 0, 1 has";
+    const idle = size === 2 ? "rank 0 has" : "ranks 0, 1 have";
     const silent = `: barrier #1 of group default_pg: rank ${last} has waited for [\\d.]+ s; ` +
       `${idle} called no collective of group default_pg`;
     await line(last, new RegExp(silent, "u"));
