@@ -97,6 +97,8 @@ test("a logger that fails later loses no warning and ends no program", () => {
 test("objects that are not loggers are refused", () => {
   const lacks = { name: "InvalidTypeError", message: /has no warn/u };
   assert.throws(() => setLogger({ error() {} }), lacks);
+  const misspelt = /^setLogger\(\): there is no argument 'levle'; there are level$/u;
+  assert.throws(() => setLogger(console, { levle: "info" }), { message: misspelt });
   assert.throws(() => setLogger(console, { level: "loud" }), {
     name: "InvalidArgumentError",
     message: "setLogger(): 'level' must be one of off, error, warn, info, debug, trace, not loud",

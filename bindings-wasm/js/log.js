@@ -2,35 +2,21 @@
 // when. Knows nothing of what that logger is.
 
 import "./index.js";
-import { InvalidArgumentError, InvalidTypeError } from "./generated/errors.js";
+import { InvalidArgumentError } from "./generated/errors.js";
+import { LEVELS, checkedLogger, handTo } from "./runtime/loggers.js";
 import { expectAtMost } from "./runtime/options.js";
 import { sayTo } from "./watch/say.js";
 import { setStallLimit } from "./watch/watch.js";
 
-const LEVELS = ["off", "error", "warn", "info", "debug", "trace"];
-
 /** Hands what is logged to `logger`, from now on. */
-export function setLogger(logger, options) {
-  expectAtMost(2, "setLogger", arguments.length);
-  const level = options?.level ?? "warn";
-  if (!LEVELS.includes(level)) {
-    const levels = LEVELS.join(", ");
-    throw new InvalidArgumentError(
-      `setLogger(): 'level' must be one of ${levels}, not ${String(level)}`,
-      {},
-    );
-  }
-  const isWanted = LEVELS.indexOf(level) >= LEVELS.indexOf("warn");
-  if (logger === null || logger === undefined) return sayTo(isWanted ? null : () => true);
-  for (const name of ["error", "warn", "info", "debug"]) {
-    if (typeof logger[name] !== "function") {
-      throw new InvalidTypeError(
-        "setLogger(): 'logger' must have the methods error, warn, info and debug, " +
-          `as console has; it has no ${name}`,
-      );
-    }
-  }
-  return sayTo((text) => !isWanted || write(logger, text));
+export function setLogger(...given) {
+  const { logger, level } = checkedLogger(given);
+  const isWanted = LEVELS.indexOf(level ?? "warn") >= LEVELS.indexOf("warn");
+  if (logger === null) return sayTo(isWanted ? null : () => true);
+  const inVain = (text) => console.warn(`polyrank: ${text}`);
+  return sayTo((text) => {
+    return !isWanted || handTo(logger, "warn", `polyrank (stall): ${text}`, () => inVain(text));
+  });
 }
 
 /** Reports what waits for longer than so many ms from now on; 0: nothing. */
@@ -43,16 +29,4 @@ export function setStallReport(milliseconds) {
     );
   }
   setStallLimit(milliseconds);
-}
-
-/** Whether the logger has taken a line. */
-function write(logger, text) {
-  try {
-    const result = logger.warn(`polyrank (stall): ${text}`);
-    // One that fails later must not end the program.
-    result?.then?.(undefined, () => console.warn(`polyrank: ${text}`));
-    return true;
-  } catch {
-    return false;
-  }
 }
