@@ -157,6 +157,35 @@ def test_forked_children_have_their_own_lines_only():
     assert sum("algorithms: " in line for line in errors.splitlines()) == 4, errors
 
 
+def test_a_child_that_is_forked_while_a_line_is_written_has_its_own_lines():
+    program = """
+    import os, sys
+    import polyrank
+    def told():
+        polyrank.ProcessGroup(polyrank.HashStore(), 0, 1).shutdown()
+    errors = os.dup(2)
+    reads, writes = os.pipe()
+    os.dup2(writes, 2)
+    os.set_blocking(writes, False)
+    try:
+        while True:
+            os.write(writes, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writes, True)
+    told()
+    # It gives up: there is no room for the first line.
+    polyrank._core._flush_log()
+    child = os.fork()
+    if child == 0:
+        os.dup2(errors, 2)
+        told()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    _, errors = ran([program], POLYRANK_LOG="info")
+    assert errors.count("algorithms: ") == 1, errors
+
+
 def test_children_that_are_forked_while_threads_log_end():
     program = """
     import os, sys, threading

@@ -184,6 +184,11 @@ mod spin;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod spin;
+#[cfg(not(feature = "internals"))]
+mod standard_error;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod standard_error;
 pub mod store;
 pub mod tensor;
 #[cfg(not(feature = "internals"))]

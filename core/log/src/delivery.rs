@@ -6,12 +6,12 @@
 //! forks: a forked child has none of the threads, and none of the lines, which are its parent's.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrank::process_mutex::{ProcessMutex, ProcessMutexGuard};
+use polyrank::standard_error::write_line;
 use tracing::Level;
 
 use crate::filter;
@@ -40,6 +40,8 @@ struct Delivery {
     reading: Option<Thread>,
     /// Whether a thread looks after warnings.
     is_looked_after: bool,
+    /// How many such threads write at this moment.
+    writers: usize,
 }
 
 #[derive(Clone)]
@@ -57,6 +59,7 @@ static DELIVERY: ProcessMutex<Delivery> = ProcessMutex::new(Delivery {
     in_hand: None,
     reading: None,
     is_looked_after: false,
+    writers: 0,
 });
 
 /// Hands lines to `reader` from now on; without one they go to standard error.
@@ -124,10 +127,11 @@ fn read_all() {
             (record, delivery.reader.clone())
         };
         let is_read = reader.is_some_and(|reader| reader(&record));
-        let is_written = lock().in_hand.take().is_some_and(|it| it.is_written);
-        if !is_read && !is_written {
+        if !is_read && lock().is_left_to_its_reader() {
             write(&record);
         }
+        // Only now: whoever waits for the end of it all may end the process.
+        lock().in_hand = None;
     }
 }
 
@@ -153,9 +157,11 @@ fn look_after() {
             if left.is_none() {
                 delivery.is_looked_after = false;
             }
+            delivery.writers += 1;
             left
         };
         late.iter().for_each(write);
+        lock().writers -= 1;
         match left {
             Some(left) => thread::sleep(left),
             None => return,
@@ -163,12 +169,8 @@ fn look_after() {
     }
 }
 
-/// Writes a line at once, so that those of several processes do not mix.
 fn write(record: &Record) {
-    let mut line = if filter::is_json() { record.json() } else { record.line() };
-    line.push('\n');
-    // Whoever has closed it does not want to know.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    write_line(&if filter::is_json() { record.json() } else { record.line() });
 }
 
 /// What is delivered in this process.
@@ -182,13 +184,19 @@ fn lock() -> ProcessMutexGuard<'static, Delivery> {
         delivery.in_hand = None;
         delivery.reading = None;
         delivery.is_looked_after = false;
+        delivery.writers = 0;
     }
     delivery
 }
 
 impl Delivery {
     fn is_idle(&self) -> bool {
-        self.in_hand.is_none() && self.waiting.is_empty() && self.lost == 0
+        self.in_hand.is_none() && self.waiting.is_empty() && self.lost == 0 && self.writers == 0
+    }
+
+    /// Whether nobody writes the line that the reader has; from now on its reader does.
+    fn is_left_to_its_reader(&mut self) -> bool {
+        self.in_hand.as_mut().is_some_and(|it| !std::mem::replace(&mut it.is_written, true))
     }
 
     /// The next line to read: what was lost is told once there is room again.

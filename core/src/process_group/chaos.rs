@@ -7,7 +7,6 @@
 mod faults;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::{Arc, Once};
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -18,6 +17,7 @@ use super::ProcessGroup;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
+use crate::standard_error::write_line;
 
 /// How many operations each rank of this process has issued, by global rank.
 static COUNTS: ProcessMutex<BTreeMap<u32, u64>> = ProcessMutex::new(BTreeMap::new());
@@ -35,7 +35,7 @@ pub(super) fn of_environment() -> Result<Option<Arc<Faults>>> {
     let faults = Faults::parse(&text, || *SEED.get_or_init(seed))
         .map_err(|why| Error::InvalidArgument { message: format!("{NAME} is '{text}': {why}") })?;
     static TOLD: Once = Once::new();
-    TOLD.call_once(|| write_line(&format!("{NAME} asks for faults: {faults}")));
+    TOLD.call_once(|| announce(&format!("{NAME} asks for faults: {faults}")));
     Ok(Some(Arc::new(faults)))
 }
 
@@ -78,12 +78,10 @@ fn signal_itself(rank: u32, what: &str, signal: Signal, operation: &str) {
 }
 
 fn tell(text: &str) {
-    write_line(&format!("{}: {text}", variable::POLYRANK_CHAOS));
+    announce(&format!("{}: {text}", variable::POLYRANK_CHAOS));
 }
 
 /// Says it immediately: a log that is read later may never be.
-fn write_line(text: &str) {
-    let line = format!("polyrank: {text}\n");
-    // Whoever has closed it does not want to know.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+fn announce(text: &str) {
+    write_line(&format!("polyrank: {text}"));
 }

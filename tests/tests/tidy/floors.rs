@@ -8,7 +8,7 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 36] = [
+const FLOORS: [&str; 37] = [
     "cause",
     "fork",
     "fnv",
@@ -16,6 +16,7 @@ const FLOORS: [&str; 36] = [
     "clock",
     "context",
     "process_mutex",
+    "standard_error",
     "call_site",
     "held_ranks",
     "process_end",

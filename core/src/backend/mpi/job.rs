@@ -15,6 +15,7 @@ use super::library::LoadedLibrary;
 use super::operators::Operators;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+use crate::standard_error::write_line;
 
 /// Most bytes that `MPI_Error_string` writes in any of the three ABIs.
 const MAX_ERROR_BYTES: usize = 512;
@@ -115,7 +116,7 @@ impl<H: Handle> Job<H> {
 
     /// Says why the job ends, in time to be read.
     pub(super) fn say_end(&self, why: &str) {
-        eprintln!("polyrank: rank {} of the MPI job ends it: {why}", self.rank);
+        write_line(&format!("polyrank: rank {} of the MPI job ends it: {why}", self.rank));
         let_the_launcher_read();
     }
 

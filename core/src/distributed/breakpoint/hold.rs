@@ -2,7 +2,6 @@
 //! and goes on, or until SIGCONT. Knows nothing of the other ranks.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +14,7 @@ use crate::clock;
 use crate::generated::error::{Error, Result};
 use crate::held_ranks::HeldRank;
 use crate::process_group::ProcessGroup;
+use crate::standard_error::write_line;
 
 /// How long the others wait, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -107,13 +107,11 @@ fn hold(rank: u32, site: &str) -> Result<()> {
     let (goes_on, trapped) = (Listening::to(SIGCONT)?, Listening::to(SIGTRAP)?);
     let process = clock::process_id();
     let _attachable = Attachable::new();
-    let line = format!(
+    write_line(&format!(
         "polyrank: rank {rank} is at its breakpoint, {site}, in process {process}. Attach a \
          debugger (gdb -p {process}, or lldb -p {process}) and let it continue: it stops there. \
-         Without one, kill -CONT {process} lets the rank go on.\n"
-    );
-    // Whoever has closed it does not want to know.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+         Without one, kill -CONT {process} lets the rank go on."
+    ));
     while !goes_on.has_come() {
         if is_traced() {
             // It is the debugger's, and should that be gone meanwhile, it is only noted.

@@ -1,6 +1,5 @@
 //! What is said of an operation that waits long. Knows neither stores nor clocks.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
 use crate::recorder::stall_report::{LISTED_RANKS, StallReport};
+use crate::standard_error::write_line;
 
 /// The operation of which something is said, and the group that it is of.
 #[derive(Clone, Debug)]
@@ -50,8 +50,7 @@ pub(crate) fn say(text: &str) {
 /// Says it on standard error where no program listens.
 fn say_aloud(text: &str) {
     if LevelFilter::current() == LevelFilter::OFF {
-        // Whoever has closed it does not want to know.
-        let _ = writeln!(std::io::stderr(), "polyrank: {text}");
+        write_line(&format!("polyrank: {text}"));
     }
 }
 
