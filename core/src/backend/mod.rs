@@ -306,9 +306,16 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Those of a broken group, immediately.
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
-    /// Tries to run a small collective immediately, in the memory of the caller.
-    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
-        let _ = (call, memory);
+    /// Tries to run a small collective immediately, in the memory of the caller. Where it waits for
+    /// other ranks, it may call `meanwhile` once, with the operation's number, for work that is then
+    /// on nobody's way.
+    fn try_small(
+        &self,
+        call: &SmallCall,
+        memory: &mut LentMemory<'_>,
+        meanwhile: &mut dyn FnMut(u64),
+    ) -> Attempt<'_> {
+        let _ = (call, memory, meanwhile);
         Attempt::Declined
     }
     /// Issues a message to `transfer.peer`.

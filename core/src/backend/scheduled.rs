@@ -201,7 +201,12 @@ impl Backend for ScheduledBackend {
         Ok([first, second])
     }
 
-    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
+    fn try_small(
+        &self,
+        call: &SmallCall,
+        memory: &mut LentMemory<'_>,
+        meanwhile: &mut dyn FnMut(u64),
+    ) -> Attempt<'_> {
         let SmallCall { agreed, waiting } = *call;
         let CallFacts { collective, dtype, reduce_op, root, .. } = agreed;
         if !self.is_small(collective, call.shared_bytes) {
@@ -215,12 +220,16 @@ impl Backend for ScheduledBackend {
         }
         let small = self.small(collective, dtype, reduce_op, root);
         let Some(mut issuing) = self.try_issuing() else { return Attempt::Declined };
-        let Some(schedule) = self.schedule(&mut issuing, &fingerprint) else {
-            return Attempt::Declined;
+        let schedule = match fingerprint.algorithm {
+            BOARD_ALGORITHM => None,
+            _ => match self.schedule(&mut issuing, &fingerprint) {
+                Some(schedule) => Some(schedule),
+                None => return Attempt::Declined,
+            },
         };
         let sequence = issuing.collectives + 1;
         let operation = SmallOperation { sequence, fingerprint, small };
-        let (attempt, deferred) = self.driver.try_small(&operation, memory, waiting);
+        let (attempt, deferred) = self.driver.try_small(&operation, memory, waiting, meanwhile);
         if attempt != SmallAttempt::Declined {
             issuing.collectives = sequence;
         }
@@ -239,7 +248,7 @@ impl Backend for ScheduledBackend {
             let operation = Operation {
                 sequence,
                 fingerprint,
-                schedule,
+                schedule: schedule.unwrap_or_else(|| self.no_steps.clone()),
                 slot_progress: Some(SlotProgress { small, part: OwnPart::Data, shown: true }),
                 bindings: Bindings { input, output },
                 dtype,

@@ -135,14 +135,17 @@ impl Executor {
         self.state.show_moved(sequence);
     }
 
-    /// Tries to run a small collective from beginning to end without waiting for long.
+    /// Tries to run a small collective from beginning to end without waiting for long. Calls
+    /// `meanwhile` with its number once this rank has shown its part.
     pub fn try_small(
         &mut self,
         operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
+        meanwhile: &mut dyn FnMut(u64),
     ) -> SmallAttempt {
-        let attempt = self.state.try_small(&mut *self.transport, operation, memory, spin);
+        let transport = &mut *self.transport;
+        let attempt = self.state.try_small(transport, operation, memory, spin, meanwhile);
         if self.state.cause.is_some() {
             self.run();
         }

@@ -308,9 +308,12 @@ impl Driver {
         DeferredCompletions { driver: self, finished }
     }
 
-    /// Notes that a thread of the user issues or waits, and returns how often one did before.
+    /// Notes that a thread of the user issues or waits, and returns how often one did before:
+    /// about, since a locked addition would take as long as much else of a small operation.
     fn note_activity(&self) -> u64 {
-        self.activity.fetch_add(1, Ordering::Relaxed)
+        let before = self.activity.load(Ordering::Relaxed);
+        self.activity.store(before.wrapping_add(1), Ordering::Relaxed);
+        before
     }
 
     /// Makes a change for which no thread of the user waits.

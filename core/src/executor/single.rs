@@ -95,9 +95,10 @@ impl Driver {
         operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         _: WaitIntent,
+        meanwhile: &mut dyn FnMut(u64),
     ) -> (SmallAttempt, DeferredCompletions) {
         let mut executor = self.lock();
-        let attempt = executor.try_small(operation, memory, SpinBudget::NONE);
+        let attempt = executor.try_small(operation, memory, SpinBudget::NONE, meanwhile);
         (attempt, DeferredCompletions(Vec::new()))
     }
 

@@ -35,13 +35,14 @@ const MAX_WITHOUT_FRAMES: u32 = 16;
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
     /// parts while the spin budget lasts. Those that sleep are woken first: while they wake up,
-    /// this rank does its part.
+    /// this rank does its part, and `meanwhile`, which costs nothing where it has to wait anyway.
     pub(super) fn try_small(
         &mut self,
         transport: &mut dyn Transport,
         operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
+        meanwhile: &mut dyn FnMut(u64),
     ) -> SmallAttempt {
         let &SmallOperation { sequence, ref fingerprint, ref small } = operation;
         let is_plain = sequence > self.issued
@@ -72,6 +73,7 @@ impl State {
         if self.wake_immediately(transport) {
             return SmallAttempt::Shown;
         }
+        meanwhile(sequence);
         let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
         let mut polls = 0;
         for source in small.sources() {
@@ -109,8 +111,10 @@ impl State {
     /// As [`State::wake_sleepers`], without waiting for the next call that moves frames.
     fn wake_immediately(&mut self, transport: &mut dyn Transport) -> bool {
         let has_failed = self.wake_sleepers();
-        self.has_woken |= !self.replies.is_empty();
-        self.send_replies(transport);
+        if !self.replies.is_empty() {
+            self.has_woken = true;
+            self.send_replies(transport);
+        }
         has_failed
     }
 

@@ -17,7 +17,7 @@ use crate::kernels;
 #[cfg(feature = "tcp")]
 pub(super) use crate::recorder::CallTime;
 #[cfg(feature = "tcp")]
-use crate::recorder::{DoneOperation, NO_RANK, OperationKind};
+use crate::recorder::{BegunNote, DoneOperation, NO_RANK, OperationKind};
 use crate::request::SingleTensorRequest;
 use crate::tensor::{Apart, InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
@@ -27,6 +27,10 @@ use crate::work::Work;
 #[cfg(not(feature = "tcp"))]
 #[derive(Clone, Copy)]
 pub(super) struct CallTime;
+
+/// As [`CallTime`].
+#[cfg(not(feature = "tcp"))]
+struct BegunNote;
 
 /// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
@@ -75,12 +79,20 @@ impl ProcessGroup {
         if plain.collective == Collective::Barrier && members.cuda.is_some() {
             return None;
         }
-        let call = members.small_call(plain, memory.lengths())?;
+        let lengths = memory.lengths();
+        let call = members.small_call(plain, lengths)?;
         let called = members.called();
-        match members.cpu.try_small(&call, memory) {
+        let begin = |sequence| members.begin_note(&call, (plain.name, sequence), lengths);
+        let mut note = None;
+        let tried = members.cpu.try_small(&call, memory, &mut |it| note = Some(begin(it)));
+        if let Attempt::Done(sequence) = tried {
+            members.end_note(note.take().unwrap_or_else(|| begin(sequence)), called);
+        } else if let Some(note) = note {
+            members.take_note_back(note);
+        }
+        match tried {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                members.record_done(&call, (plain.name, sequence), memory.lengths(), called);
                 if let Some(parts) = plain.divisor(members.rank, members.size()) {
                     memory.write(|sum| kernels::divide(plain.dtype, sum, parts));
                 }
@@ -220,20 +232,19 @@ impl Inner {
         CallTime
     }
 
-    /// Notes a collective that is done.
+    /// Begins to note a collective that may be done soon.
     #[inline]
-    fn record_done(
+    fn begin_note(
         &self,
         call: &SmallCall,
         (name, sequence): (&'static str, u64),
         (given, taken): (usize, usize),
-        called: CallTime,
-    ) {
+    ) -> BegunNote {
         #[cfg(feature = "tcp")]
         {
             let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
             let facts = collective.facts();
-            self.recorder.note_done(&DoneOperation {
+            self.recorder.begin_note(&DoneOperation {
                 name,
                 kind: OperationKind::Collective,
                 dtype,
@@ -243,11 +254,30 @@ impl Inner {
                 sequence,
                 given,
                 taken,
-                called,
-            });
+            })
         }
         #[cfg(not(feature = "tcp"))]
-        let _ = (call, name, sequence, given, taken, called);
+        {
+            let _ = (call, name, sequence, given, taken);
+            BegunNote
+        }
+    }
+
+    /// Notes that it is done.
+    #[inline]
+    fn end_note(&self, note: BegunNote, called: CallTime) {
+        #[cfg(feature = "tcp")]
+        self.recorder.end_note(note, called);
+        #[cfg(not(feature = "tcp"))]
+        let _ = (note, called);
+    }
+
+    /// The operation goes on, and is noted where it is issued.
+    fn take_note_back(&self, note: BegunNote) {
+        #[cfg(feature = "tcp")]
+        self.recorder.take_back(note);
+        #[cfg(not(feature = "tcp"))]
+        let _ = note;
     }
 
     pub(super) fn size(&self) -> u32 {

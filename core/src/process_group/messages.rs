@@ -133,18 +133,9 @@ impl Inner {
                 Direction::Receive => ("recv", OperationKind::Receive, 0, bytes),
             };
             let (peer, reduce_op, sequence) = (peer.unwrap_or(NO_RANK), None, 0);
-            self.recorder.note_done(&DoneOperation {
-                name,
-                kind,
-                dtype,
-                reduce_op,
-                peer,
-                tag,
-                sequence,
-                given,
-                taken,
-                called,
-            });
+            let operation =
+                DoneOperation { name, kind, dtype, reduce_op, peer, tag, sequence, given, taken };
+            self.recorder.note_done(&operation, called);
         }
         #[cfg(not(feature = "tcp"))]
         let _ = (direction, tag, dtype, peer, bytes, called);

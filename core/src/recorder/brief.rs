@@ -40,14 +40,22 @@ pub(crate) struct DoneOperation {
     pub(crate) given: usize,
     /// Bytes that were written, of one tensor.
     pub(crate) taken: usize,
-    /// When it was called, if it is timed.
-    pub(crate) called: CallTime,
 }
 
 /// When an operation was called, in ticks, the last bit of which says whether it stands for others;
 /// 0 if it is not timed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallTime(u64);
+
+/// An operation that was begun to be noted.
+#[must_use = "it is noted by its end only"]
+pub(crate) struct BegunNote {
+    number: u64,
+    /// The place of its name.
+    method: u8,
+    /// What counts as its size.
+    bytes: u64,
+}
 
 /// The ring.
 #[derive(Default)]
@@ -99,25 +107,18 @@ impl BriefOperations {
         CallTime((ticks() & !1).max(2) | u64::from(is_sample))
     }
 
+    /// Begins to note an operation that may be done soon. Nobody reads of it before its end is
+    /// noted.
     #[inline]
-    pub(super) fn note(&self, operation: &DoneOperation) {
-        let Ring { counts, lines } = &**self.ring.get_or_init(Box::default);
-        let number = self.next_number();
-        let Some(line) = lines.get(number as usize % REMEMBERED) else { return };
-        let DoneOperation {
-            name,
-            kind,
-            dtype,
-            reduce_op,
-            peer,
-            tag,
-            sequence,
-            given,
-            taken,
-            called: CallTime(called),
-        } = *operation;
+    pub(super) fn begin(&self, operation: &DoneOperation) -> BegunNote {
+        let DoneOperation { name, kind, dtype, reduce_op, peer, tag, sequence, given, taken } =
+            *operation;
         let operator = reduce_op.map_or(NO_OPERATOR, ReduceOp::code);
         let method = self.index_of(name);
+        let number = self.next_number();
+        let note = BegunNote { number, method, bytes: given.max(taken) as u64 };
+        let ring = self.ring.get_or_init(Box::default);
+        let Some(line) = ring.line(number) else { return note };
         let bytes = [method, kind as u8, dtype as u8, operator];
         let what = u64::from(u32::from_le_bytes(bytes)) | u64::from(peer) << 32;
         line.stamp.store(0, Ordering::Relaxed);
@@ -127,6 +128,15 @@ impl BriefOperations {
         line.given.store(given as u64, Ordering::Relaxed);
         line.taken.store(taken as u64, Ordering::Relaxed);
         line.tag.store(u64::from(tag), Ordering::Relaxed);
+        note
+    }
+
+    /// Notes that the operation is done.
+    #[inline]
+    pub(super) fn end(&self, note: BegunNote, CallTime(called): CallTime) {
+        let BegunNote { number, method, bytes } = note;
+        let Some(ring) = self.ring.get() else { return };
+        let Some(line) = ring.line(number) else { return };
         let done = ticks();
         line.done.store(done, Ordering::Relaxed);
         line.stamp.store(number + 1, Ordering::Release);
@@ -134,7 +144,16 @@ impl BriefOperations {
             nanoseconds: nanoseconds(done.saturating_sub(called)),
             is_sample: called & 1 == 1,
         });
-        counts.add(method.into(), given.max(taken) as u64, took);
+        ring.counts.add(method.into(), bytes, took);
+    }
+
+    /// Forgets what was begun: the operation goes on, and is noted elsewhere, under the same number
+    /// if no other has been given meanwhile.
+    pub(super) fn take_back(&self, note: BegunNote) {
+        let BegunNote { number, .. } = note;
+        let (order, given) = (Ordering::Relaxed, number + 1);
+        // Otherwise one number is nobody's.
+        let _ = self.next.compare_exchange(given, number, order, order);
     }
 
     /// Adds what was counted to `counts`.
@@ -206,6 +225,14 @@ impl BriefOperations {
             std::ptr::eq(*known, name) || *known == name
         };
         self.names.iter().position(is_known).unwrap_or(NAMES) as u8
+    }
+}
+
+impl Ring {
+    /// The line of an operation of this number.
+    #[inline]
+    fn line(&self, number: u64) -> Option<&Line> {
+        self.lines.get(number as usize % REMEMBERED)
     }
 }
 

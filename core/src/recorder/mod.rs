@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-pub(crate) use brief::{CallTime, DoneOperation, NO_RANK};
+pub(crate) use brief::{BegunNote, CallTime, DoneOperation, NO_RANK};
 pub(crate) use note::{OperationKind, OperationNote, TensorNote};
 pub use open_metrics::{CONTENT_TYPE, open_metrics};
 pub(crate) use pending::IssuedNote;
@@ -212,8 +212,25 @@ impl Recorder {
 
     /// Notes an operation that is done.
     #[inline]
-    pub(crate) fn note_done(&self, operation: &DoneOperation) {
-        self.brief.note(operation);
+    pub(crate) fn note_done(&self, operation: &DoneOperation, called: CallTime) {
+        self.brief.end(self.brief.begin(operation), called);
+    }
+
+    /// Begins to note an operation that may be done soon.
+    #[inline]
+    pub(crate) fn begin_note(&self, operation: &DoneOperation) -> BegunNote {
+        self.brief.begin(operation)
+    }
+
+    /// Notes that it is done.
+    #[inline]
+    pub(crate) fn end_note(&self, note: BegunNote, called: CallTime) {
+        self.brief.end(note, called);
+    }
+
+    /// Forgets what was begun, before the operation is noted as one that was issued.
+    pub(crate) fn take_back(&self, note: BegunNote) {
+        self.brief.take_back(note);
     }
 
     /// Notes an operation that was issued, on the thread that has called it.

@@ -24,8 +24,11 @@ fn done(sequence: u64) -> DoneOperation {
         sequence,
         given: 12,
         taken: 12,
-        called: CallTime::default(),
     }
+}
+
+fn note_done(recorder: &Recorder, operation: &DoneOperation) {
+    recorder.note_done(operation, CallTime::default());
 }
 
 fn issued(name: &'static str, sequence: u64) -> (IssuedNote, Arc<Completion>) {
@@ -51,7 +54,7 @@ fn the_last_thousand_are_remembered_in_the_order_of_their_calls() {
                 recorder.note_issued(note);
                 completion.complete(Ok(()));
             }
-            _ => recorder.note_done(&done(sequence)),
+            _ => note_done(&recorder, &done(sequence)),
         }
     }
     let operations = recorder.operations();
@@ -76,7 +79,7 @@ fn what_is_not_done_is_remembered_however_much_follows() {
         let (note, completion) = issued("broadcast", sequence);
         recorder.note_issued(note);
         completion.complete(Ok(()));
-        recorder.note_done(&done(sequence));
+        note_done(&recorder, &done(sequence));
     }
     assert_eq!(sequences(&recorder.open_operations()), [1]);
     let operations = recorder.operations();
@@ -107,7 +110,7 @@ fn threads_that_note_at_the_same_time_lose_nothing() {
         for thread in 0..4 {
             let recorder = &recorder;
             scope.spawn(move || {
-                (0..200).for_each(|number| recorder.note_done(&done(thread * 1000 + number)));
+                (0..200).for_each(|number| note_done(&recorder, &done(thread * 1000 + number)));
             });
         }
         // Whoever reads meanwhile sees whole lines.
@@ -125,9 +128,30 @@ fn threads_that_note_at_the_same_time_lose_nothing() {
 }
 
 #[test]
+fn what_was_begun_is_there_once_it_is_done_and_nothing_is_if_it_is_taken_back() {
+    let recorder = recorder();
+    note_done(&recorder, &done(1));
+    let begun = recorder.begin_note(&done(2));
+    assert_eq!(sequences(&recorder.operations()), [1]);
+    recorder.end_note(begun, CallTime::default());
+    let begun = recorder.begin_note(&done(3));
+    recorder.take_back(begun);
+    let (note, _) = issued("allreduce", 3);
+    recorder.note_issued(note);
+    // Another operation was called before this is taken back.
+    let begun = recorder.begin_note(&done(4));
+    note_done(&recorder, &done(5));
+    recorder.take_back(begun);
+    note_done(&recorder, &done(6));
+    let operations = recorder.operations();
+    assert_eq!(sequences(&operations), [1, 2, 3, 5, 6]);
+    assert_eq!(operations.iter().map(|it| it.number).collect::<Vec<_>>(), [0, 1, 2, 4, 5]);
+}
+
+#[test]
 fn a_dump_has_the_layout_of_pytorch() {
     let recorder = recorder();
-    recorder.note_done(&done(1));
+    note_done(&recorder, &done(1));
     let send = DoneOperation {
         name: "send",
         kind: OperationKind::Send,
@@ -137,7 +161,7 @@ fn a_dump_has_the_layout_of_pytorch() {
         taken: 0,
         ..done(0)
     };
-    recorder.note_done(&send);
+    note_done(&recorder, &send);
     let (note, completion) = issued("broadcast", 2);
     let comm_name = Some("layer 1".into());
     recorder.note_issued(IssuedNote { comm_name, ..note });

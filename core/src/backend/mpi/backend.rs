@@ -277,7 +277,12 @@ impl<H: Handle> Backend for MpiBackend<H> {
         Ok(self.issued(sequence, completion, options.waiting))
     }
 
-    fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
+    fn try_small(
+        &self,
+        call: &SmallCall,
+        memory: &mut LentMemory<'_>,
+        _: &mut dyn FnMut(u64),
+    ) -> Attempt<'_> {
         let can_issue = self.world.check_process().is_ok() && !self.group.status.is_broken();
         if !can_issue || self.compares_first() {
             return Attempt::Declined;

@@ -26,13 +26,15 @@ const CALLS_PER_FRAME_CHECK: u64 = 64;
 
 impl Driver {
     /// Tries to run a small collective from beginning to end, in the memory of the caller and
-    /// without waiting for long. Other operations that are over by then are settled when the caller
+    /// without waiting for long. Calls `meanwhile` with its number once this rank has shown its
+    /// part; it must not call back. Other operations that are over by then are settled when the caller
     /// drops the second result, as with [`Driver::submit`].
     pub fn try_small(
         &self,
         operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         waiting: WaitIntent,
+        meanwhile: &mut dyn FnMut(u64),
     ) -> (SmallAttempt, DeferredCompletions<'_>) {
         let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
         if self.is_inherited() {
@@ -43,7 +45,7 @@ impl Driver {
             return (SmallAttempt::Declined, deferred_completions);
         };
         self.note_activity();
-        let attempt = executor.try_small(operation, memory, spin);
+        let attempt = executor.try_small(operation, memory, spin, meanwhile);
         let has_woken = executor.take_woken();
         if !operation.sequence.is_multiple_of(CALLS_PER_FRAME_CHECK) && !has_woken {
             return (attempt, deferred_completions);

@@ -76,7 +76,7 @@ impl Driver {
             }
             turn.leader = Some(thread::current().id());
         }
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.note_activity();
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let (mut finished, start) = (Vec::new(), Instant::now());
         let mut moved_at = start;

@@ -366,7 +366,7 @@ pub(super) fn take_turn(
         let (fingerprint, small) = (call.fingerprint, call.small.unwrap());
         let operation = SmallOperation { sequence, fingerprint, small };
         let mut flat = lend(&given, &mut taken);
-        let (attempt, deferred) = driver.try_small(&operation, &mut flat, waiting);
+        let (attempt, deferred) = driver.try_small(&operation, &mut flat, waiting, &mut |_| {});
         drop(deferred);
         if attempt == SmallAttempt::Done {
             return Ok(values(&Region::from_vec(taken)));

@@ -95,7 +95,7 @@ fn a_rank_that_sleeps_for_the_board_is_woken_at_once_and_needs_no_frame() {
     let (fingerprint, small) = (call.fingerprint, call.small.unwrap());
     let operation = SmallOperation { sequence: 1, fingerprint, small };
     let mut memory = LentMemory::InPlace(&mut []);
-    let attempt = other.try_small(&operation, &mut memory, SpinBudget::NONE);
+    let attempt = other.try_small(&operation, &mut memory, SpinBudget::NONE, &mut |_| {});
     assert_eq!(attempt, SmallAttempt::Done);
     assert!(is_awake(&interests), "the other rank has returned to its own work");
     assert!(sleeper.advance(Instant::now()).unfinished, "frames are still to be read");

@@ -211,7 +211,7 @@ impl World {
         let mut memory = lend(&given, &mut taken);
         let executor = self.executor(rank);
         let operation = executor::SmallOperation { sequence, fingerprint, small };
-        let attempt = executor.try_small(&operation, &mut memory, SpinBudget::NONE);
+        let attempt = executor.try_small(&operation, &mut memory, SpinBudget::NONE, &mut |_| {});
         self.issued[rank as usize] += u64::from(attempt == executor::SmallAttempt::Done);
         call.shown = attempt == executor::SmallAttempt::Shown;
         attempt
