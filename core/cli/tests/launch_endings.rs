@@ -80,6 +80,19 @@ fn a_job_that_is_interrupted_is_not_started_again() {
     assert_eq!(record["attempts"][0]["ranks"][0]["signal"], "SIGINT");
 }
 
+/// As `timeout` asks: once the command, and once its process group.
+#[test]
+fn ranks_have_their_time_though_two_signals_come_at_once() {
+    let script = "trap 'sleep 0.2; echo saved; exit 0' TERM INT; echo ready; \
+                  while :; do sleep 0.05; done";
+    let job = Running::start(&["sh", "-c", script]);
+    job.signal(Signal::TERM);
+    job.signal(Signal::INT);
+    let (_, output, errors) = job.end();
+    assert_eq!(output, "[rank 0] saved\n", "{errors}");
+    assert!(!errors.contains("were killed"), "{errors}");
+}
+
 #[test]
 fn a_job_ends_when_its_time_is_over_and_the_late_ranks_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,6 +219,7 @@ fn options_that_only_others_have_come_with_advice() {
         (&["--numa-binding", "node", "true"][..], "--bind-to core, socket or numa"),
         (&["--use_env", "true"], "leave it out"),
         (&["-map-by", "node", "true"], "ranks are numbered host by host"),
+        (&["--report-bindings", "true"], "`taskset -cp PID` shows the cores of a rank"),
         (&["-n", "2", "-mca", "a", "b", "true"], "-x NAME=VALUE"),
     ] {
         let output = run(words);

@@ -83,11 +83,18 @@ impl Record {
         Some(title)
     }
 
-    /// Whether the message begins with the operation, and so says itself what it is about.
+    /// Whether the message begins with the operation, and so says itself what it is about. A
+    /// message between two ranks is told by these instead of by its number: "recv from rank 1".
     #[must_use]
     pub fn names_operation(&self) -> bool {
-        let rest = self.operation_title().and_then(|title| self.message.strip_prefix(&*title));
-        rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        let Some(title) = self.operation_title() else { return false };
+        if let Some(rest) = self.message.strip_prefix(&*title) {
+            return !rest.starts_with(char::is_alphanumeric);
+        }
+        let number = self.sequence.map(|number| format!(" #{number}"));
+        let name = number.and_then(|number| title.strip_suffix(&*number));
+        let rest = name.and_then(|name| self.message.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(" from ") || rest.starts_with(" to "))
     }
 
     /// Which rank of which group says it, of which operation, where that is known.
@@ -163,5 +170,22 @@ mod tests {
         assert_eq!(info.line(), "polyrank: info transport::tcp: rank 2 of group dp: it is slow");
         let debug = record(Level::DEBUG, Some(2), None);
         assert_eq!(debug.line(), "polyrank: debug transport::tcp: rank 2: it is slow");
+    }
+
+    #[test]
+    fn messages_between_ranks_are_told_once() {
+        for (operation, comm_name, text) in [
+            ("recv", None, "recv from rank 1 (tag 0) of group dp: rank 2 has waited for 10 s"),
+            ("send", Some("halo"), "send 'halo' to rank 1 (tag 0) of group dp waits no longer"),
+        ] {
+            let stall = Record {
+                message: text.to_owned(),
+                operation: Some(operation.to_owned()),
+                sequence: Some(3),
+                comm_name: comm_name.map(str::to_owned),
+                ..record(Level::WARN, Some(2), Some("dp"))
+            };
+            assert_eq!(stall.line(), format!("polyrank: {text}"));
+        }
     }
 }

@@ -244,6 +244,8 @@ fn state_words(last: &LastOperation<'_>) -> String {
     let time = words::duration(last.waited_ns);
     match (last.failed, last.state) {
         (Some(_), _) => format!("failed after {time}"),
+        // When it ended was noted nowhere.
+        (None, "completed") if last.waited_ns == 0 => "ended".to_owned(),
         (None, "completed") => format!("ended after {time}"),
         (None, "started") => format!("runs for {time}"),
         (None, _) => format!("waits for {time}"),

@@ -165,6 +165,17 @@ fn the_report_shows_what_is_chosen_and_finds_in_all() {
 }
 
 #[test]
+fn what_has_ended_at_a_time_that_was_not_noted_has_no_duration() {
+    let mut gathered = long().gathered(&[]);
+    let entries = gathered["ranks"][1]["entries"].as_array_mut().unwrap();
+    let ended = entries.iter_mut().rfind(|entry| entry["state"] == "completed").unwrap();
+    ended["time_discovered_completed_ns"] = Value::Null;
+    let chosen = Selection { ranks: vec![1], last: Some(3), ..Selection::default() };
+    let report = job_of(&gathered).report(&chosen);
+    assert_eq!(report.lines().filter(|line| line.contains("  ended  ")).count(), 1, "{report}");
+}
+
+#[test]
 fn recordings_for_pytorch_pair_what_belongs_together() {
     let mut gathered = overlapping().gathered(&[]);
     // One recorder has forgotten its first two.

@@ -35,6 +35,10 @@ const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
 /// The exit code of timeout(1).
 pub(super) const EXIT_TIMEOUT: i32 = 124;
 
+/// Signals that come within so long are one request: timeout(1) sends its own to the command and
+/// then to the whole process group.
+const SAME_REQUEST: Duration = Duration::from_secs(1);
+
 /// What a start of the ranks needs to know.
 pub(super) struct Setting<'job> {
     pub(super) job: &'job Job,
@@ -105,6 +109,8 @@ pub(super) struct Attempt<'job> {
     everywhere: Option<Ending>,
     /// The signal that asked the launcher to stop.
     signalled: Option<i32>,
+    /// From when on another one is another request.
+    patient_until: Instant,
     timed_out: bool,
     output_closed: bool,
     open_streams: usize,
@@ -126,6 +132,7 @@ impl<'job> Attempt<'job> {
             guard: start_guard(),
             started: Instant::now(),
             started_at: record::now(),
+            patient_until: Instant::now(),
             start_failure: None,
             first_failure: None,
             everywhere: None,
@@ -366,6 +373,7 @@ impl<'job> Attempt<'job> {
             self.send_to_all(signal);
         } else if self.signalled.is_none() {
             self.signalled = Some(number);
+            self.patient_until = Instant::now() + SAME_REQUEST;
             let waiting = self.alive().count();
             let ranks = if waiting == 1 { "rank" } else { "ranks" };
             let name = signal_name(number);
@@ -375,7 +383,7 @@ impl<'job> Attempt<'job> {
             let is_known = self.everywhere.as_ref().and_then(Ending::signal) == Some(number);
             self.stopping &= is_known;
             self.stop(signal);
-        } else {
+        } else if Instant::now() >= self.patient_until {
             // A user who interrupts twice does not want to wait.
             self.kill();
         }

@@ -22,8 +22,10 @@ Examples:
   python -m torch.distributed.flight_recorder.fr_trace torch/ --prefix polyrank_
       What PyTorch's analyser has to say; with --allow-incomplete-ranks if a rank has no file.
 
-A group's flight recorder always runs. It is written when an operation fails, when a rank gets the
-signal SIGUSR1, when a program asks for it, and by `polyrank inspect`.
+A group's flight recorder always runs. It is written when a program asks for it, and by
+`polyrank inspect`; with POLYRANK_TRACE_DIR=FOLDER in the environment of the ranks also when an
+operation fails, and when a rank gets the signal SIGUSR1. That signal ends a rank that was started
+without the variable, or has not yet begun to join a group.
 
 The exit code is 0 if the files could be read, whatever is in them, and 1 if they could not.";
 

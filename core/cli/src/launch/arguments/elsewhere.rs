@@ -25,9 +25,10 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["use-env"], "leave it out: ranks always find LOCAL_RANK in their environment"),
     (&["oversubscribe", "allow-run-as-root"], "leave it out: that is allowed, without an option"),
     (
-        &["map-by", "rank-by", "report-bindings", "bynode", "byslot"],
+        &["map-by", "rank-by", "bynode", "byslot"],
         "ranks are numbered host by host; --hosts a:2,b:4 says how many each has",
     ),
+    (&["report-bindings"], "leave it out: `taskset -cp PID` shows the cores of a rank"),
     (
         &["ppn", "npernode", "ntasks-per-node", "N", "perhost", "map-by-node"],
         "-n is the number of ranks of each host",
