@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use polyrank::call_site::{CallFrame, set_call_frame_source, set_call_site_source};
-use polyrank::recorder::watch::stall_limit;
+use polyrank::stall_report::stall_limit;
 use polyrank_log::{Level, LevelFilter, Record};
 use pyo3::prelude::*;
 

@@ -184,6 +184,11 @@ mod spin;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod spin;
+#[cfg(all(feature = "tcp", not(feature = "internals")))]
+mod stall_report;
+#[cfg(all(feature = "tcp", feature = "internals"))]
+#[doc(hidden)]
+pub mod stall_report;
 #[cfg(not(feature = "internals"))]
 mod standard_error;
 #[cfg(feature = "internals")]
@@ -196,6 +201,8 @@ mod transport;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod transport;
+#[cfg(feature = "tcp")]
+mod whole_file;
 #[cfg(not(feature = "internals"))]
 mod wire;
 #[cfg(feature = "internals")]

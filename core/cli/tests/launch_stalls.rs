@@ -134,6 +134,18 @@ fn who_has_not_come_to_the_rendezvous_is_said_once_for_all() {
 }
 
 #[test]
+fn that_the_store_is_not_served_yet_is_said_once_for_all() {
+    let mut job = Job::start(polyrank(&["-n", "3"]), "rank 0 is late for the rendezvous");
+    job.until_said(" cannot be reached (");
+    let line = job.said.last().unwrap().clone();
+    assert!(line.contains("the store at ") && line.contains("Has rank 0"), "{line}");
+    job.tell("come");
+    job.until_said("a client of the store at ");
+    let said = job.end();
+    assert_eq!(count(&said, "waits no longer"), 1, "{said:#?}");
+}
+
+#[test]
 fn of_launchers_on_several_hosts_one_says_it() {
     for late in [0, 1, 2] {
         let hosts = Hosts::new();

@@ -336,8 +336,9 @@ impl Inner {
             return None;
         }
         let (given, taken) = (given / dtype.size_bytes(), taken / dtype.size_bytes());
-        let mut words = [0; MAX_RANKS];
-        let words = words.get_mut(..size as usize)?;
+        if size as usize > MAX_RANKS {
+            return None;
+        }
         let (elements, detail) = match facts.sizes {
             Sizes::Equal => (taken, 0),
             Sizes::PerRank => {
@@ -346,8 +347,8 @@ impl Inner {
                 if all != one * size as usize {
                     return None;
                 }
-                words.fill(one as u64);
-                (all, digest(words))
+                let words = [one as u64; MAX_RANKS];
+                (all, digest(words.get(..size as usize)?))
             }
             Sizes::Pairwise if given == taken && given.is_multiple_of(size as usize) => (0, 0),
             Sizes::PerRankAtRoot | Sizes::Pairwise => return None,

@@ -10,6 +10,7 @@ use super::{GroupFacts, OpenCollective, RecordedOperation};
 use crate::call_site::{CallFrame, call_site};
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::generated::dtype::DType;
+use crate::whole_file::host_name;
 
 /// What takes longer never ends: half a century.
 const NEVER: Duration = Duration::from_secs(50 * 365 * 86_400);
@@ -216,10 +217,6 @@ fn torch_name(dtype: DType) -> &'static str {
         DType::Complex64 => "ComplexFloat",
         DType::Complex128 => "ComplexDouble",
     }
-}
-
-pub(super) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl WallClock {

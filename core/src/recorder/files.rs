@@ -1,12 +1,9 @@
 //! Files of what was called: one of each rank, written when an operation fails, or on SIGUSR1, and
 //! one of all ranks, on request. Knows nothing of what is in them.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock};
-
-use serde::Serialize;
 
 use crate::env::variable;
 
@@ -21,30 +18,6 @@ pub(super) fn folder() -> Option<PathBuf> {
 /// Where `rank` writes its own file in `folder`.
 pub(super) fn of_rank(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("polyrank_trace_rank_{rank}.json"))
-}
-
-/// Writes `contents` as JSON; whoever reads the file finds all of it, or what was there before.
-pub(super) fn write(path: &Path, contents: &impl Serialize) -> io::Result<()> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Two threads may write at the same time, and processes of several hosts to one folder.
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    let (process, number) = (crate::clock::process_id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
-    let host = super::dump::host_name();
-    let unfinished = folder.join(format!(".{name}.{host}.{process}.{number}"));
-    let written = (|| {
-        let mut file = io::BufWriter::new(std::fs::File::create(&unfinished)?);
-        serde_json::to_writer(&mut file, contents)?;
-        file.write_all(b"\n")?;
-        file.flush()?;
-        std::fs::rename(&unfinished, path)
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written
 }
 
 /// Notes from now on that SIGUSR1 has come, if something is to be written then; what the program

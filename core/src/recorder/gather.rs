@@ -12,6 +12,7 @@ use super::{Recorder, dump, files, watch};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
+use crate::whole_file;
 
 /// What the file is called, where that is not said.
 const FILE: &str = "polyrank_trace.json";
@@ -41,7 +42,7 @@ impl Recorder {
         }
         let whole = whole(Some(own), members, ranks, obstacle);
         let path = path.unwrap_or_else(|| files::folder().unwrap_or_default().join(FILE));
-        files::write(&path, &whole).map_err(|error| cannot_write(&path, &error))?;
+        whole_file::write(&path, &whole).map_err(|error| cannot_write(&path, &error))?;
         Ok(path)
     }
 }

@@ -16,7 +16,6 @@ mod questions;
 pub mod report;
 mod sites;
 pub mod snapshot;
-pub mod stall_report;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -39,6 +38,7 @@ use crate::clock::Instant;
 use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::error::Error;
 use crate::process_mutex::ProcessMutex;
+use crate::whole_file;
 use brief::BriefOperations;
 use pending::PendingOperations;
 
@@ -322,7 +322,7 @@ impl Drop for Recorder {
 /// Writes what this rank remembers.
 fn write_rank(folder: &Path, rank: u32, dump: &serde_json::Value) {
     let path = files::of_rank(folder, rank);
-    match files::write(&path, dump) {
+    match whole_file::write(&path, dump) {
         Ok(()) => tracing::info!("what rank {rank} has called is in {}", path.display()),
         Err(error) => tracing::warn!(%error, "cannot write {}", path.display()),
     }

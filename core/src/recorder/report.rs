@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::dump;
 use super::questions::Topic;
 use super::statistics::ProcessGroupStats;
 use super::watch::{self, Standing};
 use crate::blocking::block_on;
 use crate::generated::error::Result;
 use crate::store::{PrefixStore, Store};
+use crate::whole_file::host_name;
 
 const REPORTS: Topic = Topic { questions: "report requests", answers: "report" };
 /// How the key ends under which a group's ranks note how many they are. What stands before it is
@@ -57,7 +57,7 @@ impl RankReport {
             .map(|Standing { title, group, since_ms }| (title, group, since_ms));
         let mut groups = super::stats();
         groups.retain(|group| group.global_rank == rank);
-        let (host, pid) = (dump::host_name(), crate::clock::process_id());
+        let (host, pid) = (host_name(), crate::clock::process_id());
         RankReport { rank, host, pid, operation, groups }
     }
 }

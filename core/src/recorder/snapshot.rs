@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::all;
 use super::statistics::ProcessGroupStats;
-use super::{all, files};
 use crate::env::variable;
+use crate::whole_file;
 
 /// A process that has not written for so long is taken for one that does not run: it writes once a
 /// second.
@@ -56,7 +57,7 @@ pub(super) fn write() {
         return;
     }
     let path = folder.join(format!("{PREFIX}{}.json", crate::clock::process_id()));
-    if let Err(error) = files::write(&path, &Snapshot::now()) {
+    if let Err(error) = whole_file::write(&path, &Snapshot::now()) {
         tracing::debug!(%error, "cannot write {}", path.display());
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use polyrank::recorder::stall_report::StallReport;
+use polyrank::stall_report::StallReport;
 use polyrank::store::{Store, TcpStore};
 
 use super::{Nodes, key};

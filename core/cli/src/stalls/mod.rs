@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrank::recorder::stall_report::{StallReport, read_all};
+use polyrank::stall_report::{StallReport, read_all};
 
 use crate::launch::report::say;
 use crate::nodes::NodeStalls;

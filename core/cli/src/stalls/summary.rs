@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use polyrank::recorder::stall_report::{StallReport, taken_back};
+use polyrank::stall_report::{StallReport, taken_back};
 
 /// How long the others may take to say theirs, once one rank has: they look once a second.
 const SETTLE: Duration = Duration::from_secs(1);

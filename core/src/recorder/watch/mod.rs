@@ -15,23 +15,20 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::sites::{self, Question};
 use super::{GroupFacts, Recorder, dump, files, gather, report, snapshot};
 use crate::call_site::{are_frames_wanted, call_site};
 use crate::clock::Instant;
-use crate::env::variable;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
+use crate::stall_report::{MAX_STALL, stall_limit};
 use crate::store::{PrefixStore, Store};
 use place::Place;
 use stalls::Stalls;
-pub(crate) use words::{say, seconds};
 
-/// How long an operation may take until it is reported, unless told otherwise.
-const STALL: Duration = Duration::from_secs(10);
 /// The time from one look to the next.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long those who are asked may take to answer: they look once a second.
@@ -40,9 +37,6 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(2_500);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a request to a store may take.
 const STORE_LIMIT: Duration = Duration::from_secs(2);
-/// The least and the most that can be set: a century is never.
-const MIN_STALL: Duration = Duration::from_millis(50);
-const MAX_STALL: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Where keys of the watch stand in the store of the group.
 pub(super) const PREFIX: &str = "watch";
 /// The key that is counted up by who asks the others for anything.
@@ -112,25 +106,6 @@ pub(crate) fn forget(recorder: &Arc<Recorder>) {
 /// Prepares for what a signal asks for, before there is a group.
 pub(crate) fn listen() {
     files::listen();
-}
-
-/// After how long an operation is reported; none if none is.
-pub fn stall_limit() -> Option<Duration> {
-    let text = variable::POLYRANK_STALL_REPORT.text();
-    let seconds = match text.as_deref().map(str::parse::<f64>) {
-        None => return Some(STALL),
-        Some(Ok(seconds)) => seconds,
-        Some(Err(_)) => {
-            let name = variable::POLYRANK_STALL_REPORT;
-            static TOLD: Once = Once::new();
-            TOLD.call_once(|| {
-                tracing::warn!("{name} is not a number of seconds: stalls are reported after 10 s");
-            });
-            return Some(STALL);
-        }
-    };
-    let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
-    limit.map(|limit| limit.clamp(MIN_STALL, MAX_STALL))
 }
 
 fn look_out(limit: Option<Duration>) {

@@ -9,8 +9,8 @@ use super::place::CalledOperation;
 use super::words::Subject;
 use super::{Places, words};
 use crate::clock::{self, Instant};
-use crate::recorder::stall_report::{PublishedStall, taken_back};
 use crate::recorder::{GroupFacts, RecordedOperation, Recorder};
+use crate::stall_report::{PublishedStall, taken_back};
 
 /// Stalls that were reported, by the address of the recorder and the number of the operation.
 pub(super) struct Stalls {

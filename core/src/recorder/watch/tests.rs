@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::place::{CalledOperation, GroupPlace};
-use super::words::{seconds, stalled};
+use super::words::stalled;
 use super::*;
+use crate::stall_report::seconds;
 
 fn group(size: u32, rank: u32) -> GroupFacts {
     let members = (0..size).collect();

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::level_filters::LevelFilter;
-
 use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
-use crate::recorder::stall_report::{LISTED_RANKS, StallReport};
-use crate::standard_error::write_line;
+use crate::stall_report::{LISTED_RANKS, StallReport, say_aloud, seconds};
 
 /// The operation of which something is said, and the group that it is of.
 #[derive(Clone, Debug)]
@@ -38,20 +35,6 @@ pub(super) fn say_of(subject: &Subject, text: &str) {
         "{text}"
     );
     say_aloud(text);
-}
-
-/// Warns; on standard error where no program listens to what libraries log, so that nobody waits
-/// in silence.
-pub(crate) fn say(text: &str) {
-    tracing::warn!(target: "polyrank::stall", "{text}");
-    say_aloud(text);
-}
-
-/// Says it on standard error where no program listens.
-fn say_aloud(text: &str) {
-    if LevelFilter::current() == LevelFilter::OFF {
-        write_line(&format!("polyrank: {text}"));
-    }
 }
 
 /// What is known of an operation that waits.
@@ -231,12 +214,4 @@ fn of_several(text: &str) -> String {
     let begin = BEGINNINGS.iter().find(|(of_one, _)| text.starts_with(of_one));
     let text = begin.map_or(text.to_owned(), |(one, several)| text.replacen(one, several, 1));
     text.replacen(", and is at ", ", and are at ", 1)
-}
-
-/// "10 s", "1.5 s".
-pub(crate) fn seconds(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds < 9.95 => format!("{seconds:.1} s").replace(".0 s", " s"),
-        seconds => format!("{seconds:.0} s"),
-    }
 }

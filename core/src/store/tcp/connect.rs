@@ -14,6 +14,7 @@ use super::connection::{
 };
 #[cfg(target_os = "linux")]
 use super::local;
+use crate::stall_report::ReportedWait;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
 
 /// Longest attempt to reach one address before the next is tried.
@@ -30,9 +31,14 @@ const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
     let mut pause = FIRST_PAUSE;
     let mut last = "no answer".to_owned();
+    let (mut wait, store) = (ReportedWait::new(), format!("the store at {host}:{port}"));
+    let subject = format!("a client of {store}");
     loop {
         last = match attempt(host, port, deadline) {
-            Ok(connection) => return Ok(connection),
+            Ok(connection) => {
+                wait.end(&subject);
+                return Ok(connection);
+            }
             Err(Fault::Expired(WaitError::Interrupted)) => {
                 return Err(WaitError::Interrupted.into());
             }
@@ -41,6 +47,14 @@ pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
             Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
             Err(fault @ Fault::NoFiles) => return Err(fault),
         };
+        if wait.is_due() {
+            let waited = wait.waited();
+            let text = format!(
+                "{store} cannot be reached ({last}); waited for {waited}. Has rank 0, or whoever \
+                 else serves it, not come to the rendezvous, or ended?"
+            );
+            wait.say(subject.clone(), text);
+        }
         match deadline.sleep(jittered(pause)) {
             Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
             Err(WaitError::TimedOut) => {

@@ -1,23 +1,25 @@
 //! What a process has said of what it waits for long, in a file for the launcher, which says it
 //! once for all ranks. Knows nothing of how it was found out.
 
+mod said;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::files;
-use super::watch::seconds;
 use crate::env::variable;
 use crate::process_mutex::ProcessMutex;
+use crate::whole_file;
+pub(crate) use said::{MAX_STALL, ReportedWait, say_aloud, seconds};
+pub use said::{stall_limit, taken_back};
 
 /// How the names of files begin.
 const PREFIX: &str = "polyrank_stalls_";
 /// Most ranks that a report lists: each of a job's may have one.
-pub(super) const LISTED_RANKS: usize = 128;
+pub(crate) const LISTED_RANKS: usize = 128;
 /// The longest file that is read.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -40,12 +42,6 @@ pub struct StallReport {
     pub times: u32,
     /// How long this rank had waited then, in milliseconds.
     pub waited_ms: u64,
-}
-
-/// That a rank waits no longer for `subject`, after so long.
-#[must_use]
-pub fn taken_back(subject: &str, waited: Duration) -> String {
-    format!("{subject} waits no longer, after {}", seconds(waited))
 }
 
 /// What the launcher finds until this is dropped.
@@ -101,7 +97,7 @@ fn write(reports: &BTreeMap<u64, StallReport>) {
     let path = folder.join(format!("{PREFIX}{}.json", crate::clock::process_id()));
     let written = match reports.is_empty() {
         true => fs::remove_file(&path),
-        false => files::write(&path, &reports.values().collect::<Vec<_>>()),
+        false => whole_file::write(&path, &reports.values().collect::<Vec<_>>()),
     };
     if let Err(error) = written {
         tracing::debug!(%error, "cannot write {}", path.display());
