@@ -35,7 +35,9 @@ struct KnownStall {
 impl StallSummary {
     /// The lines to be said now, if these are all reports of stalls that last.
     pub(super) fn look(&mut self, reports: &[&StallReport], now: Instant) -> Vec<String> {
-        let reports = best_of_each(reports);
+        let mut best = best_of_each(reports);
+        with_own_words(&mut best, reports);
+        let reports = best;
         let mut lines = self.take_back(&reports, now);
         for (key, report) in &reports {
             let waited = Duration::from_millis(report.waited_ms);
@@ -120,6 +122,27 @@ pub(super) fn best_of_each(reports: &[&StallReport]) -> BTreeMap<StallKey, Stall
     all
 }
 
+/// Adds to what is said of each stall the ranks that have said themselves that they wait for it:
+/// whoever knows of most could not ask them.
+fn with_own_words(best: &mut BTreeMap<StallKey, StallReport>, reports: &[&StallReport]) {
+    for (key, report) in best {
+        let of_it = reports.iter().filter(|it| it.rank == key.1 && it.subject == key.0);
+        let all: BTreeSet<u32> = of_it.flat_map(|it| it.waiting.iter().copied()).collect();
+        let others: Vec<u32> = all.into_iter().filter(|it| !report.waiting.contains(it)).collect();
+        // Of many, a report names the first only.
+        let are_all_named = report.waiting.len() as u32 == report.waiting_count;
+        if others.is_empty() || !are_all_named {
+            continue;
+        }
+        let names = others.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        report.text += &match others.len() {
+            1 => format!("; rank {names} waits for it, too"),
+            _ => format!("; ranks {names} wait for it, too"),
+        };
+        report.concerned.extend(others);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +189,16 @@ mod tests {
         let both = [one.clone(), two.clone()];
         let first = [one.clone()];
         assert_eq!(said(&[&first, &both, &both, &[two, one]]), expected);
+    }
+
+    #[test]
+    fn ranks_that_nobody_could_ask_say_themselves_that_they_wait() {
+        let [one, two, three] = [0, 1, 3].map(|rank| report("barrier #1", &[rank], &[rank], 1));
+        let all = [one, two, three];
+        let expected = lines(&["barrier #1: [0]; ranks 1, 3 wait for it, too"]);
+        assert_eq!(said(&[&all, &all, &all]), [vec![], expected, vec![]]);
+        let both = [all[1].clone(), all[0].clone()];
+        assert_eq!(said(&[&both, &both])[1], lines(&["barrier #1: [1]; rank 0 waits for it, too"]));
     }
 
     #[test]

@@ -57,7 +57,13 @@ struct Root {
     told_sites: Mutex<BTreeSet<Question>>,
     /// Whether it could not be seen lately who asks for that.
     is_deaf: AtomicBool,
+    /// Whether the store did not answer when it was asked last.
+    is_silent: AtomicBool,
 }
+
+/// Why ranks cannot be asked whose store is silent.
+const SILENT: &str = "their store does not answer: whoever serves it, usually rank 0, is stopped or \
+                      cut off";
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
@@ -73,8 +79,9 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
         let (reported, told_sites) = (AtomicI64::new(0), Mutex::default());
-        let is_deaf = AtomicBool::new(false);
-        let root = Root { recorder, store, answered, dumped, reported, told_sites, is_deaf };
+        let (is_deaf, is_silent) = (AtomicBool::new(false), AtomicBool::new(false));
+        let root =
+            Root { recorder, store, answered, dumped, reported, told_sites, is_deaf, is_silent };
         ROOTS.lock().push(Arc::new(root));
     }
     look_after_process();
@@ -155,10 +162,19 @@ fn look(stalls: &mut Stalls) {
 }
 
 /// Tells where these ranks stand, if somebody has asked. Forgets groups that were left.
+///
+/// A store that is silent is waited for once: those that were silent before come last, and the rest
+/// of them wait for the next time.
 fn answer_all(roots: &[Arc<Root>]) {
-    for root in roots {
-        match root.answer() {
+    let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
+    let (silent, others): (Vec<_>, Vec<_>) = roots.iter().partition(was_silent);
+    for root in others.into_iter().chain(silent) {
+        let answered = root.answer();
+        let is_silent = matches!(answered, Err(Error::StoreTimeout { .. }));
+        root.is_silent.store(is_silent, Ordering::Relaxed);
+        match answered {
             Ok(()) => {}
+            Err(Error::StoreTimeout { .. }) => return,
             Err(Error::InvalidGroup { .. }) => {
                 let is_it = |it: &mut Arc<Root>| Arc::ptr_eq(it, root);
                 drop(ROOTS.lock().extract_if(.., is_it).collect::<Vec<_>>());
@@ -235,8 +251,15 @@ fn places(roots: &[Arc<Root>]) -> Places {
         places.obstacle = Some("they meet in no store that this one could ask".to_owned());
     }
     for root in roots {
-        if let Err(error) = root.ask(roots, &mut places.known) {
-            places.obstacle = Some(error.to_string());
+        let asked = match root.is_silent.load(Ordering::Relaxed) {
+            true => Err(SILENT.to_owned()),
+            false => root.ask(roots, &mut places.known).map_err(|error| match error {
+                Error::StoreTimeout { .. } => SILENT.to_owned(),
+                other => other.to_string(),
+            }),
+        };
+        if let Err(obstacle) = asked {
+            places.obstacle = Some(obstacle);
         }
     }
     places
