@@ -258,7 +258,7 @@ impl Supervisor<'_> {
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
         };
-        let mut folders = Vec::new();
+        let mut folders = vec![(variable::POLYRANK_SIGNAL_DIR, logs.traces(restart))];
         if let Some(metrics) = &self.metrics {
             metrics.forget();
             folders.push((variable::POLYRANK_METRICS_DIR, metrics.folder().to_owned()));
