@@ -44,6 +44,7 @@ fn all_ranks_start_again_when_one_fails() {
     assert_eq!(file_below(&logs, "attempt_1/1/stdout.log"), "1 1 3 4713\n");
     let record = record(&file);
     assert_eq!((&record["state"], &record["restarts"]), (&"succeeded".into(), &2.into()));
+    assert_eq!(record["store"], "tcp://127.0.0.1:4713");
     let attempts = record["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 3);
     assert_eq!(attempts[1]["first_failure"]["rank"], 1);

@@ -79,6 +79,7 @@ fn the_record_has_the_ranks_of_all_hosts_and_the_failure_is_named_once() {
     let record: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!((&record["state"], &record["nodes"]), (&"failed".into(), &2.into()));
     assert_eq!((&record["world_size"], &record["restarts"]), (&2.into(), &1.into()));
+    assert!(record["store"].as_str().unwrap().starts_with("tcp://127.0.0."), "{record}");
     let attempts = record["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 2);
     for attempt in attempts {

@@ -113,9 +113,17 @@ fn it_is_said_once_for_all_who_is_missing_and_when_it_goes_on() {
     for rank in [0, 1, 3] {
         job.until(|line| line.starts_with(&format!("[rank {rank}] polyrank: {waits}")));
     }
+    // Nobody has chosen the port at which the job is asked.
+    job.until_said("`polyrank trace tcp://127.0.0.1:");
+    let url = job.said.last().unwrap().split(['`', ' ']).find(|word| word.starts_with("tcp://"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+    let output = command.args(["trace", url.unwrap()]).output().unwrap();
+    let traced = launcher::text(&output.stdout);
+    assert!(traced.contains("barrier #1 of default_pg"), "{output:?}");
     job.tell("come");
     job.until_said("barrier #1 of group default_pg waits no longer, after ");
     let said = job.end();
+    assert_eq!(count(&said, "`polyrank trace "), 1, "{said:#?}");
     // It may be said again on a slow machine, but by one for all.
     let own = said.iter().filter(|line| line.starts_with(&format!("[rank 0] polyrank: {waits}")));
     assert!(count(&said, waits) <= own.count(), "{said:#?}");

@@ -253,6 +253,10 @@ impl Run<'_> {
                 }
             }
             Message::Port(_) => {}
+            Message::Store(url) => {
+                self.record.store = Some(url);
+                self.write_record();
+            }
             Message::Record(record) => self.record.merge(*record),
         }
     }

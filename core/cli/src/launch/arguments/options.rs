@@ -178,8 +178,9 @@ pub(super) struct OutputArguments {
     /// Show the output of these ranks of the host alone; files have all of it
     #[arg(long, value_name = "N,…")]
     pub(super) local_ranks_filter: Option<LocalRanks>,
-    /// Write what happened to FILE, as JSON: ranks, hosts, process ids, how each ended and when,
-    /// the first failure, restarts; also when the job fails or is interrupted
+    /// Write what happened to FILE, as JSON: ranks, hosts, process ids, the store in which the
+    /// ranks meet, how each ended and when, the first failure, restarts; also when the job fails
+    /// or is interrupted
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
 }
