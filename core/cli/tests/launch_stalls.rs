@@ -145,7 +145,7 @@ fn who_has_not_come_to_the_rendezvous_is_said_once_for_all() {
 fn of_launchers_on_several_hosts_one_says_it() {
     for late in [0, 1, 2] {
         let hosts = Hosts::new();
-        let command = hosts.command(&["--hosts", "127.0.0.1,127.0.0.2,127.0.0.3"]);
+        let command = hosts.command(&["--hosts", "127.0.0.4,127.0.0.2,127.0.0.3"]);
         let part = format!("rank {late} is late for the barrier");
         let mut job = Job::start(command, &part);
         let waiting: Vec<_> =
@@ -153,7 +153,7 @@ fn of_launchers_on_several_hosts_one_says_it() {
         let waits = format!("group default_pg: ranks {} have waited for ", waiting.join(", "));
         job.until_said(&waits);
         let line = job.said.last().unwrap().clone();
-        assert!(line.starts_with("polyrank run (127.0.0.1): barrier #1 of "), "{line}");
+        assert!(line.starts_with("polyrank run (127.0.0.4): barrier #1 of "), "{line}");
         job.tell("come");
         job.until_said("barrier #1 of group default_pg waits no longer, after ");
         let said = job.end();

@@ -142,7 +142,8 @@ impl FromStr for NodeCount {
 #[command(next_help_heading = "Several hosts, from here over ssh (mpirun)")]
 pub(super) struct HostArguments {
     /// Start the ranks on these hosts: ssh runs this command on each, in the same folder; as many
-    /// ranks on each as -n says, or as its own number
+    /// ranks on each as -n says, or as its own number. localhost and this host's own name need no
+    /// ssh
     #[arg(short = 'H', long, visible_alias = "host", value_name = "HOST[:N],…")]
     #[arg(conflicts_with_all = ["nnodes", "node_rank", "rdzv_backend", "rdzv_endpoint"])]
     pub(super) hosts: Option<String>,
