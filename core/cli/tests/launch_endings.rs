@@ -89,8 +89,10 @@ fn ranks_have_their_time_though_two_signals_come_at_once() {
     let job = Running::start(&["sh", "-c", script]);
     job.signal(Signal::TERM);
     job.signal(Signal::INT);
-    let (_, output, errors) = job.end();
+    let (code, output, errors) = job.end();
     assert_eq!(output, "[rank 0] saved\n", "{errors}");
+    // Which of the two it sees first is the system's choice.
+    assert!(code == Some(143) || code == Some(130), "{code:?} {errors}");
     assert!(!errors.contains("were killed"), "{errors}");
 }
 

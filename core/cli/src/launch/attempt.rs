@@ -547,9 +547,13 @@ impl<'job> Attempt<'job> {
         if let Some(code) = known.or(elsewhere.filter(|_| self.signalled.is_none())) {
             return code;
         }
+        // It came when all had ended by themselves.
+        let is_late = !self.stopping || self.everywhere == Some(Ending::Done);
         match self.signalled {
-            _ if all_well => 0,
+            Some(_) if all_well && is_late => 0,
+            // A job that was stopped is not done, though its ranks have ended in good order.
             Some(signal) => 128 + signal,
+            None if all_well => 0,
             None if self.output_closed => EXIT_OUTPUT_CLOSED,
             None => 1,
         }
