@@ -68,6 +68,10 @@ fn a_job_that_is_interrupted_is_not_started_again() {
     let script = "echo ready; exec sleep 600";
     let words = ["--max-restarts", "3", "--record", file.to_str().unwrap(), "sh", "-c", script];
     let job = Running::start(&words);
+    // It is written when all ranks have started; this one was faster.
+    while !file.exists() {
+        std::thread::yield_now();
+    }
     assert_eq!(record(&file)["state"], "running");
     let pid = record(&file)["attempts"][0]["ranks"][0]["pid"].as_u64().unwrap();
     job.signal(Signal::INT);
