@@ -172,7 +172,7 @@ fn what_does_not_stop_when_asked_is_killed_with_its_children() {
 }
 
 #[test]
-fn sigterm_is_passed_on_and_a_clean_stop_is_success() {
+fn a_job_that_sigterm_has_stopped_did_not_succeed_though_its_ranks_end_with_0() {
     let script = "trap 'echo bye; exit 0' TERM; echo ready; while true; do sleep 0.05; done";
     let (mut launcher, mut output, first) = start_until_first_line(&["sh", "-c", script]);
     assert_eq!(first, "[rank 0] ready\n");
@@ -180,7 +180,7 @@ fn sigterm_is_passed_on_and_a_clean_stop_is_success() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "[rank 0] bye\n");
-    assert_eq!(launcher.wait().unwrap().code(), Some(0));
+    assert_eq!(launcher.wait().unwrap().code(), Some(143));
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn all_ranks_start_again_when_one_fails() {
     assert_eq!(file_below(&logs, "attempt_1/1/stdout.log"), "1 1 3 4713\n");
     let record = record(&file);
     assert_eq!((&record["state"], &record["restarts"]), (&"succeeded".into(), &2.into()));
+    assert_eq!(record["store"], "tcp://127.0.0.1:4713");
     let attempts = record["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 3);
     assert_eq!(attempts[1]["first_failure"]["rank"], 1);
@@ -67,6 +68,10 @@ fn a_job_that_is_interrupted_is_not_started_again() {
     let script = "echo ready; exec sleep 600";
     let words = ["--max-restarts", "3", "--record", file.to_str().unwrap(), "sh", "-c", script];
     let job = Running::start(&words);
+    // It is written when all ranks have started; this one was faster.
+    while !file.exists() {
+        std::thread::yield_now();
+    }
     assert_eq!(record(&file)["state"], "running");
     let pid = record(&file)["attempts"][0]["ranks"][0]["pid"].as_u64().unwrap();
     job.signal(Signal::INT);
@@ -88,8 +93,10 @@ fn ranks_have_their_time_though_two_signals_come_at_once() {
     let job = Running::start(&["sh", "-c", script]);
     job.signal(Signal::TERM);
     job.signal(Signal::INT);
-    let (_, output, errors) = job.end();
+    let (code, output, errors) = job.end();
     assert_eq!(output, "[rank 0] saved\n", "{errors}");
+    // Which of the two it sees first is the system's choice.
+    assert!(code == Some(143) || code == Some(130), "{code:?} {errors}");
     assert!(!errors.contains("were killed"), "{errors}");
 }
 

@@ -113,9 +113,17 @@ fn it_is_said_once_for_all_who_is_missing_and_when_it_goes_on() {
     for rank in [0, 1, 3] {
         job.until(|line| line.starts_with(&format!("[rank {rank}] polyrank: {waits}")));
     }
+    // Nobody has chosen the port at which the job is asked.
+    job.until_said("`polyrank trace tcp://127.0.0.1:");
+    let url = job.said.last().unwrap().split(['`', ' ']).find(|word| word.starts_with("tcp://"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+    let output = command.args(["trace", url.unwrap()]).output().unwrap();
+    let traced = launcher::text(&output.stdout);
+    assert!(traced.contains("barrier #1 of default_pg"), "{output:?}");
     job.tell("come");
     job.until_said("barrier #1 of group default_pg waits no longer, after ");
     let said = job.end();
+    assert_eq!(count(&said, "`polyrank trace "), 1, "{said:#?}");
     // It may be said again on a slow machine, but by one for all.
     let own = said.iter().filter(|line| line.starts_with(&format!("[rank 0] polyrank: {waits}")));
     assert!(count(&said, waits) <= own.count(), "{said:#?}");
@@ -149,7 +157,7 @@ fn that_the_store_is_not_served_yet_is_said_once_for_all() {
 fn of_launchers_on_several_hosts_one_says_it() {
     for late in [0, 1, 2] {
         let hosts = Hosts::new();
-        let command = hosts.command(&["--hosts", "127.0.0.1,127.0.0.2,127.0.0.3"]);
+        let command = hosts.command(&["--hosts", "127.0.0.4,127.0.0.2,127.0.0.3"]);
         let part = format!("rank {late} is late for the barrier");
         let mut job = Job::start(command, &part);
         let waiting: Vec<_> =
@@ -157,7 +165,7 @@ fn of_launchers_on_several_hosts_one_says_it() {
         let waits = format!("group default_pg: ranks {} have waited for ", waiting.join(", "));
         job.until_said(&waits);
         let line = job.said.last().unwrap().clone();
-        assert!(line.starts_with("polyrank run (127.0.0.1): barrier #1 of "), "{line}");
+        assert!(line.starts_with("polyrank run (127.0.0.4): barrier #1 of "), "{line}");
         job.tell("come");
         job.until_said("barrier #1 of group default_pg waits no longer, after ");
         let said = job.end();

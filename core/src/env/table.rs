@@ -122,6 +122,13 @@ variables! {
             unset: "nothing is written; `metrics()` tells it",
             reader: "every process with a group"
         }
+        /// As `POLYRANK_TRACE_DIR`, which goes before it, but on SIGUSR1 alone: `polyrank run` sets
+        /// it for its ranks.
+        POLYRANK_SIGNAL_DIR {
+            values: "a folder, which is made if it is not there",
+            unset: "without `POLYRANK_TRACE_DIR` either, SIGUSR1 does what it does to the program",
+            reader: "every group"
+        }
         /// The folder in which each process writes what it has said of operations and rendezvous
         /// that wait long, for a launcher that says it once for all: `polyrank run` sets it for its
         /// ranks.

@@ -15,6 +15,11 @@ pub(super) fn folder() -> Option<PathBuf> {
     variable::POLYRANK_TRACE_DIR.value().map(PathBuf::from)
 }
 
+/// The folder in which each rank writes its own file on SIGUSR1; none if it is not to.
+pub(super) fn folder_on_signal() -> Option<PathBuf> {
+    folder().or_else(|| variable::POLYRANK_SIGNAL_DIR.value().map(PathBuf::from))
+}
+
 /// Where `rank` writes its own file in `folder`.
 pub(super) fn of_rank(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("polyrank_trace_rank_{rank}.json"))
@@ -23,7 +28,7 @@ pub(super) fn of_rank(folder: &Path, rank: u32) -> PathBuf {
 /// Notes from now on that SIGUSR1 has come, if something is to be written then; what the program
 /// does with it, it still does.
 pub(super) fn listen() {
-    if folder().is_none() {
+    if folder_on_signal().is_none() {
         return;
     }
     static LISTENS: Once = Once::new();

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrank::env::variable::Variable;
+use polyrank::env::variable::{self, Variable};
 use rustix::process::Signal;
 
 use super::arguments::job::Job;
@@ -19,6 +19,7 @@ use super::environment::{JobEnvironment, Place};
 use super::error_file::{self, Reply};
 use super::events::{Event, asks_to_end, receive};
 use super::guard::Guard;
+use super::listeners::{self, Listeners};
 use super::logs::Logs;
 use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
@@ -370,7 +371,7 @@ impl<'job> Attempt<'job> {
     fn signal(&mut self, number: i32) {
         let Some(signal) = Signal::from_named_raw(number) else { return };
         if !asks_to_end(number) {
-            self.send_to_all(signal);
+            self.ask_all(signal);
         } else if self.signalled.is_none() {
             self.signalled = Some(number);
             self.patient_until = Instant::now() + SAME_REQUEST;
@@ -387,6 +388,24 @@ impl<'job> Attempt<'job> {
             // A user who interrupts twice does not want to wait.
             self.kill();
         }
+    }
+
+    /// Passes on a signal that is for the ranks. It would end those that have no handler for it.
+    fn ask_all(&self, signal: Signal) {
+        let listeners = Listeners::now(signal);
+        let (asked, spared): (Vec<_>, Vec<_>) =
+            self.alive().partition(|rank| rank.process.ask(&listeners, signal));
+        let spared: Vec<u32> = spared.iter().map(|rank| rank.rank).collect();
+        say(&listeners::answer(signal, asked.len(), &spared, || self.traces()));
+    }
+
+    /// Where ranks write what they have called on SIGUSR1, as far as this launcher knows.
+    fn traces(&self) -> OsString {
+        let name = variable::POLYRANK_TRACE_DIR;
+        let of_job = self.setting.job.variables.iter().find(|(own, _)| own == name.name());
+        let given = of_job.map(|(_, value)| value.clone()).or_else(|| name.value());
+        let given = given.filter(|folder| !folder.is_empty());
+        given.unwrap_or_else(|| self.setting.logs.traces(self.setting.restart).into())
     }
 
     fn time_is_up(&mut self) {
@@ -528,9 +547,13 @@ impl<'job> Attempt<'job> {
         if let Some(code) = known.or(elsewhere.filter(|_| self.signalled.is_none())) {
             return code;
         }
+        // It came when all had ended by themselves.
+        let is_late = !self.stopping || self.everywhere == Some(Ending::Done);
         match self.signalled {
-            _ if all_well => 0,
+            Some(_) if all_well && is_late => 0,
+            // A job that was stopped is not done, though its ranks have ended in good order.
             Some(signal) => 128 + signal,
+            None if all_well => 0,
             None if self.output_closed => EXIT_OUTPUT_CLOSED,
             None => 1,
         }

@@ -97,6 +97,22 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Where the ranks meet.
+    pub(super) fn store_url(&self) -> String {
+        format!("tcp://{}", self.store())
+    }
+
+    fn store(&self) -> String {
+        let Place { master_addr, master_port, .. } = self;
+        // An IPv6 address is in brackets.
+        match master_addr.contains(':') && !master_addr.starts_with('[') {
+            true => format!("[{master_addr}]:{master_port}"),
+            false => format!("{master_addr}:{master_port}"),
+        }
+    }
+}
+
 /// The variables that are the same for every rank of a job.
 pub(super) struct JobEnvironment {
     pub(super) master_port: u16,
@@ -131,17 +147,10 @@ impl JobEnvironment {
 
     /// The ranks that join from elsewhere and the URL by which each does.
     pub(super) fn external_urls(&self, place: &Place) -> Vec<(u32, String)> {
-        let Place { master_addr, master_port, world_size: size, .. } = place;
-        // An IPv6 address is in brackets.
-        let host = match master_addr.contains(':') && !master_addr.starts_with('[') {
-            true => format!("[{master_addr}]"),
-            false => master_addr.clone(),
-        };
+        let (store, size) = (place.store(), place.world_size);
         let run_id = encoded(&self.run_id);
-        let url = |rank| {
-            format!("ws://{host}:{master_port}/?rank={rank}&world_size={size}&run_id={run_id}")
-        };
-        (place.started_world_size..*size).map(|rank| (rank, url(rank))).collect()
+        let url = |rank| format!("ws://{store}/?rank={rank}&world_size={size}&run_id={run_id}");
+        (place.started_world_size..size).map(|rank| (rank, url(rank))).collect()
     }
 
     /// The variables of one rank, by its number on this host; those of the user come last.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  LOG_DIR/NAME_6f3a…/attempt_0/LOCAL_RANK/stdout.log, stderr.log, error.json
+//!                           /traces/       what ranks write on SIGUSR1
 //! ```
 //!
 //! Folders are those of torchrun. Knows nothing of processes.
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 use super::arguments::job::Output;
 use super::arguments::streams::Stream;
 use crate::random;
+
+/// The name of the folders of what ranks write on SIGUSR1.
+const TRACES: &str = "traces";
 
 /// The folder of this launcher's files.
 pub(super) struct Logs {
@@ -66,6 +70,11 @@ impl Logs {
         self.folder.join(format!("attempt_{restart}")).join("stalls")
     }
 
+    /// The folder for what ranks of one start write on SIGUSR1, which makes it.
+    pub(super) fn traces(&self, restart: u32) -> PathBuf {
+        self.folder.join(format!("attempt_{restart}")).join(TRACES)
+    }
+
     /// Opens the files of a rank for one start.
     ///
     /// # Errors
@@ -92,9 +101,19 @@ impl Logs {
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        if self.is_temporary {
-            // An error leaves an empty folder among the temporary ones.
-            let _ = fs::remove_dir_all(&self.folder);
+        if !self.is_temporary {
+            return;
         }
+        // What somebody has asked for is read when the job has ended, too. An error leaves a folder
+        // among the temporary ones.
+        let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        for attempt in entries(&self.folder) {
+            for entry in entries(&attempt.path()).filter(|entry| entry.file_name() != TRACES) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+            // Neither it nor the folder of all goes if there is something left in it.
+            let _ = fs::remove_dir(attempt.path());
+        }
+        let _ = fs::remove_dir(&self.folder);
     }
 }

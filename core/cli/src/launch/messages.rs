@@ -14,6 +14,8 @@ const MARK: &str = "\x1epolyrank ";
 pub(super) enum Message {
     /// The port at which this launcher serves the rendezvous.
     Port(u16),
+    /// Where the ranks meet that are started.
+    Store(String),
     /// What it knows of the job, which is over.
     Record(Box<Record>),
 }

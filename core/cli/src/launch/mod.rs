@@ -23,6 +23,7 @@ pub(crate) mod environment;
 mod error_file;
 mod events;
 mod guard;
+mod listeners;
 mod logs;
 mod messages;
 mod mpi;

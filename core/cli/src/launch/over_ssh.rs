@@ -1,5 +1,6 @@
-//! `polyrank run --hosts`: starts a launcher on each host over ssh, and is one launcher to the
-//! user. Knows nothing of ranks: the launchers there start and watch them, and know of each other.
+//! `polyrank run --hosts`: starts a launcher on each host, on others over ssh, and is one launcher
+//! to the user. Knows nothing of ranks: the launchers there start and watch them, and know of each
+//! other.
 //!
 //! ```text
 //!  polyrank run --hosts a,b ──ssh──▶ polyrank run (node 0, on a) ──▶ ranks
@@ -171,9 +172,16 @@ impl Run<'_> {
         let itself = itself::command(&[]);
         let text = remote_command::text(self.job, &place, &itself, &self.folder, &passed_on());
         let ssh = variable::POLYRANK_SSH.value().unwrap_or_else(|| "ssh".into());
-        let mut command = Command::new(&ssh);
-        // A question for a password would be asked once for each host, among the ranks' lines.
-        command.args(["-o", "BatchMode=yes"]).arg(&host.target).arg(text);
+        let mut command = match host.is_here() {
+            true => Command::new("/bin/sh"),
+            false => Command::new(&ssh),
+        };
+        match host.is_here() {
+            true => command.arg("-c"),
+            // A question for a password would be asked once for each host, among the ranks' lines.
+            false => command.args(["-o", "BatchMode=yes"]).arg(&host.target),
+        };
+        command.arg(text);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is passed on in words; ssh must live until the launcher there has ended.
         command.process_group(0);
@@ -253,6 +261,10 @@ impl Run<'_> {
                 }
             }
             Message::Port(_) => {}
+            Message::Store(url) => {
+                self.record.store = Some(url);
+                self.write_record();
+            }
             Message::Record(record) => self.record.merge(*record),
         }
     }
@@ -261,7 +273,7 @@ impl Run<'_> {
         self.launchers[node_rank].ended = true;
         self.launchers[node_rank].stdin = None;
         let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-        if code == EXIT_SSH {
+        if code == EXIT_SSH && !self.hosts[node_rank].is_here() {
             let target = &self.hosts[node_rank].target;
             say(&format!(
                 "ssh to {target} failed; does 'ssh {target} true' work without a password?"

@@ -13,6 +13,7 @@ use rustix::process::{
 };
 
 use super::arguments::parts::Part;
+use super::listeners::Listeners;
 use super::report::ProcessEnd;
 
 /// A started rank.
@@ -64,18 +65,21 @@ impl Process {
         self.child.stdout.take().zip(self.child.stderr.take())
     }
 
-    /// Sends `signal` to the rank and to everything that it started; what asks a program for
-    /// something, to the rank alone, which knows what it means.
+    /// Sends `signal` to the rank and to everything that it started.
     ///
     /// The system cannot have reused the group's id: the rank stays a zombie until
     /// [`Process::reap`].
     pub(crate) fn signal(&self, signal: Signal) {
-        if matches!(signal, Signal::USR1 | Signal::USR2) {
-            let _ = kill_process(self.pid, signal);
-            return;
-        }
         // An error means that no process is left in the group, or that they changed their user.
         let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// Sends a signal that asks a program for something to the rank, which knows what it means; if
+    /// it has no handler for it, to what it started that has one. Whether there was anybody.
+    pub(super) fn ask(&self, listeners: &Listeners, signal: Signal) -> bool {
+        let sent = listeners.below(self.pid).into_iter();
+        // An error means that it has just ended, or that it has changed its user.
+        sent.filter(|pid| kill_process(*pid, signal).is_ok()).count() > 0
     }
 
     /// Kills what is left of the group and forgets the process. It must have ended.

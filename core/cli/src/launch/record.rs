@@ -22,6 +22,8 @@ pub(super) struct Record {
     pub(super) exit_code: Option<i32>,
     pub(super) world_size: u32,
     pub(super) nodes: u32,
+    /// Where the ranks meet: what `polyrank trace`, `inspect` and `top` ask.
+    pub(super) store: Option<String>,
     /// The programs, as a person would type them.
     pub(super) programs: Vec<String>,
     pub(super) started: String,
@@ -81,6 +83,7 @@ impl Record {
             exit_code: None,
             world_size: 0,
             nodes: 1,
+            store: None,
             programs,
             started: now(),
             ended: None,
@@ -115,6 +118,7 @@ impl Record {
     pub(super) fn merge(&mut self, other: Record) {
         self.world_size = self.world_size.max(other.world_size);
         self.restarts = self.restarts.max(other.restarts);
+        self.store = self.store.take().or(other.store);
         for attempt in other.attempts {
             match self.attempts.iter_mut().find(|own| own.restart == attempt.restart) {
                 Some(own) => own.merge(attempt),

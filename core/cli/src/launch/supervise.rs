@@ -258,13 +258,18 @@ impl Supervisor<'_> {
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
         };
-        let mut folders = Vec::new();
+        let mut folders = vec![(variable::POLYRANK_SIGNAL_DIR, logs.traces(restart))];
         if let Some(metrics) = &self.metrics {
             metrics.forget();
             folders.push((variable::POLYRANK_METRICS_DIR, metrics.folder().to_owned()));
         }
         let nodes = self.nodes.as_ref().map(|nodes| nodes.stalls(restart, place.node_rank));
-        let stalls = StallWatch::start(logs.stalls(restart), nodes);
+        let store = place.store_url();
+        if self.job.agent.is_some() && place.node_rank == 0 {
+            tell(&Message::Store(store.clone()));
+        }
+        let stalls = StallWatch::start(logs.stalls(restart), nodes, store.clone());
+        self.record.store = Some(store);
         match &stalls {
             Ok(stalls) => folders.push((variable::POLYRANK_STALL_DIR, stalls.folder().to_owned())),
             Err(why) => say(&format!("stalls are told by each rank only: {why}")),

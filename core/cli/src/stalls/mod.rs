@@ -5,6 +5,7 @@
 mod summary;
 
 use std::fs::{self, DirBuilder};
+use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use polyrank::stall_report::{StallReport, read_all};
 
+use crate::job_store::JobStore;
 use crate::launch::report::say;
 use crate::nodes::NodeStalls;
 use summary::{StallSummary, best_of_each};
@@ -31,11 +33,15 @@ pub(crate) struct StallWatch {
 
 impl StallWatch {
     /// Reads what ranks of this host write to `folder`, which is made, and what the launchers of
-    /// the other `nodes` tell.
+    /// the other `nodes` tell. It is said once who asks the `store` in which ranks meet.
     ///
     /// # Errors
     /// The folder cannot be made, in words.
-    pub(crate) fn start(folder: PathBuf, nodes: Option<NodeStalls>) -> Result<StallWatch, String> {
+    pub(crate) fn start(
+        folder: PathBuf,
+        nodes: Option<NodeStalls>,
+        store: String,
+    ) -> Result<StallWatch, String> {
         let failed = |error| format!("{}: {error}", folder.display());
         folder.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
         DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
@@ -44,6 +50,7 @@ impl StallWatch {
             folder: watch.folder.clone(),
             is_over: watch.is_over.clone(),
             nodes,
+            store: Some(store),
             summary: StallSummary::default(),
             told: Vec::new(),
             others: Vec::new(),
@@ -71,6 +78,8 @@ struct LookOut {
     folder: PathBuf,
     is_over: Arc<AtomicBool>,
     nodes: Option<NodeStalls>,
+    /// Where the ranks meet, unless that was said.
+    store: Option<String>,
     summary: StallSummary,
     /// What was told node 0.
     told: Vec<StallReport>,
@@ -108,8 +117,26 @@ impl LookOut {
             return;
         }
         let all: Vec<_> = reports.iter().chain(&self.others).collect();
+        let before = self.summary.told();
         for line in self.summary.look(&all, Instant::now()) {
             say(&line);
+        }
+        if self.summary.told() > before {
+            self.say_who_knows_more();
+        }
+    }
+
+    /// Says once how more is learnt, if there are groups to ask: before the first rendezvous, or
+    /// where ranks meet elsewhere, there are none.
+    fn say_who_knows_more(&mut self) {
+        let is_there = |url: &mut String| {
+            // The client of a store tries for long where nobody listens.
+            let address = url.strip_prefix("tcp://").unwrap_or(url);
+            TcpStream::connect(address).is_ok()
+                && JobStore::open(url).and_then(|store| store.groups()).is_ok()
+        };
+        if let Some(url) = self.store.take_if(is_there) {
+            say(&format!("`polyrank trace {url}` says more"));
         }
     }
 

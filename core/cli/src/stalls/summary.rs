@@ -18,6 +18,8 @@ pub(super) struct StallSummary {
     known: BTreeMap<StallKey, KnownStall>,
     /// Since when there is something to say.
     news_since: Option<Instant>,
+    /// How often there was.
+    told: u32,
 }
 
 /// A stall: what is waited for; and who waits, unless ranks wait for it together.
@@ -54,9 +56,15 @@ impl StallSummary {
             self.news_since = None;
         } else if now.saturating_duration_since(*self.news_since.get_or_insert(now)) >= SETTLE {
             self.news_since = None;
+            self.told += 1;
             lines.extend(self.say(news));
         }
         lines
+    }
+
+    /// How often it was said who waits.
+    pub(super) fn told(&self) -> u32 {
+        self.told
     }
 
     /// Says of what is over that it is.

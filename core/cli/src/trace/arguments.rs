@@ -24,8 +24,9 @@ Examples:
 
 A group's flight recorder always runs. It is written when a program asks for it, and by
 `polyrank inspect`; with POLYRANK_TRACE_DIR=FOLDER in the environment of the ranks also when an
-operation fails, and when a rank gets the signal SIGUSR1. That signal ends a rank that was started
-without the variable, or has not yet begun to join a group.
+operation fails, and when a rank gets the signal SIGUSR1. `polyrank run` passes that signal on to
+those of its ranks that have begun to join a group, and says where they write without the variable;
+other ranks it would end.
 
 The exit code is 0 if the files could be read, whatever is in them, and 1 if they could not.";
 

@@ -53,7 +53,7 @@ impl Hosts {
 
     /// Those that were reached.
     pub(crate) fn reached(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.folder.path().join("hosts")).unwrap();
+        let text = std::fs::read_to_string(self.folder.path().join("hosts")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 }

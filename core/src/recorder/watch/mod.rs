@@ -188,7 +188,7 @@ fn answer_all(roots: &[Arc<Root>]) {
 
 /// Writes what each rank of this process remembers.
 fn write_all() {
-    let Some(folder) = files::folder() else { return };
+    let Some(folder) = files::folder_on_signal() else { return };
     let ranks: BTreeSet<u32> =
         super::all().iter().map(|recorder| recorder.group().global_rank()).collect();
     for rank in ranks {

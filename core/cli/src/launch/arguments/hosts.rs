@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::parts::MAX_RANKS_PER_NODE;
+use super::parts::{MAX_RANKS_PER_NODE, Part};
 
 /// One host of a job that is started over ssh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,16 @@ impl Host {
     /// The name or address without the user.
     pub(crate) fn name(&self) -> &str {
         self.target.rsplit_once('@').map_or(&self.target, |(_, name)| name)
+    }
+
+    /// Whether it is this host, under a name that needs nobody to be asked; as another user it is
+    /// reached over ssh, too.
+    pub(crate) fn is_here(&self) -> bool {
+        let own = rustix::system::uname();
+        let own = own.nodename().to_string_lossy();
+        let short = own.split('.').next().unwrap_or_default();
+        let names = ["localhost", "127.0.0.1", "::1", own.as_ref(), short];
+        !self.target.is_empty() && names.iter().any(|name| name.eq_ignore_ascii_case(&self.target))
     }
 }
 
@@ -95,6 +105,19 @@ pub(super) fn with_counts(
     let hosts = hosts.map(|(host, rank_count)| Host { target: host.target, rank_count });
     // A host without a rank has nothing to do in the job.
     Ok(hosts.filter(|host| host.rank_count > 0).collect())
+}
+
+/// The programs of hosts that are all this one, as those of one host: each has its ranks of
+/// `parts`.
+pub(super) fn parts_here(hosts: &[Host], parts: Vec<Part>) -> Vec<Part> {
+    match <[Part; 1]>::try_from(parts) {
+        Ok([part]) => {
+            let rank_count = hosts.iter().map(|host| host.rank_count).sum();
+            vec![Part { rank_count, ..part }]
+        }
+        // They have the same ranks on every host.
+        Err(several) => hosts.iter().flat_map(|_| several.clone()).collect(),
+    }
 }
 
 fn listed(entry: &str) -> Result<Listed, String> {

@@ -115,7 +115,12 @@ impl RunArguments {
         self.refuse()?;
         let count = self.ranks.np.as_deref().or(self.ranks.nproc_per_node.as_deref());
         let parts = parts(count, self.ranks.form, &self.program)?;
-        let hosts = self.hosts(&parts)?;
+        let (hosts, parts) = match self.hosts(&parts)? {
+            Some(hosts) if hosts.iter().all(Host::is_here) => {
+                (None, hosts::parts_here(&hosts, parts))
+            }
+            hosts => (hosts, parts),
+        };
         let node_count = self.nodes.nnodes.0;
         let given_rank = self.nodes.node_rank;
         let (meeting, address, given_rank) =

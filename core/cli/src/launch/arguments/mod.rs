@@ -41,10 +41,15 @@ TORCHELASTIC_ERROR_FILE, and POLYRANK_RUN_ID. PYTHONUNBUFFERED=1 is set, and wit
 OMP_NUM_THREADS=1, unless they are set already. Rank 0 reads the launcher's standard input unless
 that is a terminal or the ranks are on --hosts; the others read nothing.
 
+SIGINT, SIGTERM and SIGHUP end the job. SIGUSR1 and SIGUSR2 are passed on to the ranks that have
+handlers for them; on SIGUSR1 those in a group write what they have called, and it is said where:
+below --log-dir or in a temporary folder, or in that of POLYRANK_TRACE_DIR.
+
 Options may be spelled with _ in place of -, and those of mpirun with one dash: --nproc_per_node,
 -np, -hostfile. The exit code is 0 if all ranks ended with 0, else that of the rank that failed
 first (128 and the signal's number if a signal ended it), 124 after --timeout, 2 for a wrong command
-line, 127 and 126 for a program that was not found or cannot be started.";
+line, 127 and 126 for a program that was not found or cannot be started. If a signal ended the job,
+it is 128 and that one's number, also if the ranks then ended with 0: the job was not done.";
 
 #[cfg(test)]
 mod tests {

@@ -142,7 +142,8 @@ impl FromStr for NodeCount {
 #[command(next_help_heading = "Several hosts, from here over ssh (mpirun)")]
 pub(super) struct HostArguments {
     /// Start the ranks on these hosts: ssh runs this command on each, in the same folder; as many
-    /// ranks on each as -n says, or as its own number
+    /// ranks on each as -n says, or as its own number. localhost and this host's own name need no
+    /// ssh
     #[arg(short = 'H', long, visible_alias = "host", value_name = "HOST[:N],…")]
     #[arg(conflicts_with_all = ["nnodes", "node_rank", "rdzv_backend", "rdzv_endpoint"])]
     pub(super) hosts: Option<String>,
@@ -178,8 +179,9 @@ pub(super) struct OutputArguments {
     /// Show the output of these ranks of the host alone; files have all of it
     #[arg(long, value_name = "N,…")]
     pub(super) local_ranks_filter: Option<LocalRanks>,
-    /// Write what happened to FILE, as JSON: ranks, hosts, process ids, how each ended and when,
-    /// the first failure, restarts; also when the job fails or is interrupted
+    /// Write what happened to FILE, as JSON: ranks, hosts, process ids, the store in which the
+    /// ranks meet, how each ended and when, the first failure, restarts; also when the job fails
+    /// or is interrupted
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
 }
