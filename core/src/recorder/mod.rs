@@ -9,6 +9,7 @@ mod brief;
 mod dump;
 mod files;
 mod gather;
+pub(crate) mod meetings;
 mod note;
 mod open_metrics;
 mod pending;
@@ -135,6 +136,15 @@ impl GroupFacts {
     /// This process's rank in the group of all; 0 in a group without members.
     fn global_rank(&self) -> u32 {
         self.members.get(self.rank as usize).copied().unwrap_or(0)
+    }
+}
+
+/// What its user calls a group of this name and description.
+fn group_title<'a>(name: &'a str, description: &'a str) -> &'a str {
+    // Groups that are split off have a description of their own where none was given.
+    match description.is_empty() || description.ends_with(":split") {
+        true => name,
+        false => description,
     }
 }
 

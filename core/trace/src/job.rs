@@ -162,7 +162,9 @@ impl Job {
     #[must_use]
     pub fn span(&self) -> (i64, i64) {
         let entries = || self.dumps.iter().flat_map(|dump| &dump.entries);
-        let first = entries().map(|entry| entry.created_ns).min();
+        let meetings = self.dumps.iter().flat_map(|dump| &dump.rendezvous);
+        let began = entries().map(|entry| entry.created_ns);
+        let first = began.chain(meetings.map(|it| it.since_ns)).min();
         let ends = entries().map(|entry| entry.completed_ns.unwrap_or(entry.created_ns));
         let dumped = self.dumps.iter().map(|dump| dump.dumped_ns).max().unwrap_or(0);
         let last = ends.max().unwrap_or(dumped).max(dumped);

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::milliseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Instant;
 use crate::held_ranks::held_at;
+use crate::recorder::meetings::{self, Meeting};
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
 /// Most operations of a group that are told.
@@ -23,6 +25,10 @@ pub(super) struct Place {
     /// Where a debugger holds it, if one does.
     #[serde(default)]
     pub(super) held: Option<String>,
+    /// The rendezvous at which it waits for others, the first of them, and for how many
+    /// milliseconds.
+    #[serde(default)]
+    pub(super) meeting: Option<(String, u64)>,
 }
 
 /// What a rank has called in a group.
@@ -73,7 +79,12 @@ impl Place {
             }
         };
         let groups = all().into_iter().filter(is_its).map(place).collect();
-        Place { answers, groups, site, held: held_at(rank) }
+        let meetings = meetings::of_rank(rank);
+        let meeting = meetings.first();
+        let site = site.or_else(|| meeting.and_then(Meeting::site));
+        let waited = |it: &Meeting| milliseconds(now.saturating_duration_since(it.began));
+        let meeting = meeting.map(|it| (it.what(), waited(it)));
+        Place { answers, groups, site, held: held_at(rank), meeting }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

@@ -177,6 +177,11 @@ fn where_is(
         let site = site_of(place, ", at ");
         return Standing::Elsewhere(format!("in {what} of group {name} for {since}{site}"));
     }
+    if let Some((what, since_ms)) = &place.meeting {
+        let since = seconds(Duration::from_millis(*since_ms));
+        let site = site_of(place, ", at ");
+        return Standing::Elsewhere(format!("in {what} for {since}{site}"));
+    }
     let called = match here.and_then(|here| here.last.as_ref()) {
         None => format!("has called no collective of group {}", group.name),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
