@@ -138,7 +138,7 @@ impl Meeting {
     }
 
     /// The name of the group that is made.
-    pub(super) fn group_name(&self) -> &str {
+    pub(crate) fn group_name(&self) -> &str {
         self.call.as_ref().map_or(&self.group, |call| &call.group)
     }
 

@@ -81,6 +81,7 @@ impl LateReport {
         let what = meeting.what();
         let report = StallReport {
             subject: what.clone(),
+            group: meeting.group_name().to_owned(),
             text: at(&format!("rank {}", meeting.rank)),
             times,
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),

@@ -80,6 +80,17 @@ pub struct Group {
     pub failure: Option<String>,
 }
 
+impl Group {
+    /// What its user calls it: the description, if one was given, or else the name.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        let description = self.description.as_str();
+        // PyTorch's word for none, and what groups that are split off say without one.
+        let is_none = matches!(description, "" | "undefined") || description.ends_with(":split");
+        if is_none { &self.name } else { description }
+    }
+}
+
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {

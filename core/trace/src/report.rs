@@ -87,7 +87,7 @@ impl Job {
             text.push_str(&format!("not all ranks could be asked: {obstacle}\n"));
         }
         let mut findings = self.findings();
-        findings.retain(|finding| selection.has_finding(finding));
+        findings.retain(|finding| selection.has_finding(self, finding));
         let (follows, causes): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.is_consequence);
         let (errors, notes): (Vec<_>, Vec<_>) =
@@ -106,7 +106,7 @@ impl Job {
     #[must_use]
     pub fn report_json(&self, selection: &Selection) -> Value {
         let mut findings = self.findings();
-        findings.retain(|finding| selection.has_finding(finding));
+        findings.retain(|finding| selection.has_finding(self, finding));
         let (first, last) = self.span();
         let group = |(at, group)| {
             let group: &crate::job::JobGroup = group;

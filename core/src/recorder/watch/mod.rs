@@ -293,7 +293,7 @@ pub(super) fn standing(rank: u32) -> Option<Standing> {
     }
     let (group, operation) = oldest?;
     let (title, since_ms) = (operation.named(), operation.since_ms);
-    Some(Standing { title, group: group.group.clone(), since_ms })
+    Some(Standing { title, group: group.title().to_owned(), since_ms })
 }
 
 fn milliseconds(time: Duration) -> u64 {

@@ -35,6 +35,9 @@ pub(super) struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct GroupPlace {
     pub(super) group: String,
+    /// What its user calls it, where that is something else.
+    #[serde(default)]
+    pub(super) title: Option<String>,
     /// What is not done, the oldest first; what is waited for, before all other.
     pub(super) open: Vec<CalledOperation>,
     /// The number of the first collective that is not done.
@@ -73,6 +76,7 @@ impl Place {
             let last = recorder.last_collective();
             GroupPlace {
                 group: group.name.clone(),
+                title: Some(group.shown()).filter(|title| *title != group.name),
                 first_open,
                 open: open.iter().take(MAX_OPEN).map(called).collect(),
                 last: last.as_ref().map(called),
@@ -102,15 +106,20 @@ impl Place {
     }
 
     /// What the rank waits for, the oldest first, and in which group.
-    pub(super) fn awaited(&self) -> Option<(&str, &CalledOperation)> {
+    pub(super) fn awaited(&self) -> Option<(&GroupPlace, &CalledOperation)> {
         let all = self.groups.iter().flat_map(|place| {
-            place.open.iter().filter(|it| it.is_awaited).map(|it| (place.group.as_str(), it))
+            place.open.iter().filter(|it| it.is_awaited).map(move |it| (place, it))
         });
         all.max_by_key(|(_, operation)| operation.since_ms)
     }
 }
 
 impl GroupPlace {
+    /// What its user calls it.
+    pub(super) fn title(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.group)
+    }
+
     /// Whether the collective of this number was called, and is not done: those between the first
     /// that is not and the last are not all told.
     pub(super) fn has_open(&self, sequence: u64) -> bool {

@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
-use crate::recorder::GroupFacts;
+use crate::recorder::{GroupFacts, with_name};
 use crate::recorder::stall_report::{LISTED_RANKS, StallReport};
 use crate::standard_error::write_line;
 
@@ -58,6 +58,8 @@ fn say_aloud(text: &str) {
 pub(super) struct Explanation {
     /// What it is, and of which group.
     pub(super) subject: String,
+    /// The name of the group.
+    group: String,
     /// This rank, if others that call the same wait for something else.
     rank: Option<u32>,
     /// The ranks that wait for it.
@@ -87,6 +89,7 @@ impl Explanation {
         concerned.truncate(LISTED_RANKS);
         StallReport {
             subject: self.subject,
+            group: self.group,
             rank: self.rank,
             text: self.sentence + &self.sites,
             waiting,
@@ -129,12 +132,13 @@ pub(super) fn stalled(
     for &rank in &waiting {
         site_of(rank).into_iter().for_each(|site| sites.add(rank, format!("at {site}")));
     }
-    let subject = format!("{} of group {}", operation.named(), group.name);
+    let subject = format!("{} of group {}", operation.named(), group.shown());
     let who = rank_names(&waiting, 0);
     let sentence = format!("{subject}: {who} {has} waited for {waited}{others}");
     let (own_site, sites) = (site_of(own), sites.text());
     let rank = (!operation.is_collective).then_some(own);
-    Explanation { subject, rank, waiting, concerned: all, sentence, own_site, sites }
+    let group = group.name.clone();
+    Explanation { subject, group, rank, waiting, concerned: all, sentence, own_site, sites }
 }
 
 /// The ranks, as global ranks, on which the operation depends.
@@ -171,11 +175,15 @@ fn where_is(
     if operation.is_collective && here.is_some_and(|here| here.has_open(operation.sequence)) {
         return Standing::Waits;
     }
-    if let Some((name, awaited)) = place.awaited() {
+    if let Some((other, awaited)) = place.awaited() {
         let since = seconds(Duration::from_millis(awaited.since_ms));
         let what = awaited.named();
         let site = site_of(place, ", at ");
-        return Standing::Elsewhere(format!("in {what} of group {name} for {since}{site}"));
+        let title = match other.title() == group.shown() && other.group != group.name {
+            true => with_name(other.title(), &other.group),
+            false => other.title().to_owned(),
+        };
+        return Standing::Elsewhere(format!("in {what} of group {title} for {since}{site}"));
     }
     if let Some((what, since_ms)) = &place.meeting {
         let since = seconds(Duration::from_millis(*since_ms));
@@ -183,7 +191,7 @@ fn where_is(
         return Standing::Elsewhere(format!("in {what} for {since}{site}"));
     }
     let called = match here.and_then(|here| here.last.as_ref()) {
-        None => format!("has called no collective of group {}", group.name),
+        None => format!("has called no collective of group {}", group.shown()),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
             format!("has done its part, and called {}", last.named())
         }
