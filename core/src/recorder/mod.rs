@@ -163,8 +163,8 @@ fn with_name(title: &str, name: &str) -> String {
 
 /// What its user calls a group of this name and description.
 fn group_title<'a>(name: &'a str, description: &'a str) -> &'a str {
-    // Groups that are split off have a description of their own where none was given.
-    match description.is_empty() || description.ends_with(":split") {
+    // What groups have where no description was given: PyTorch's word, or their parent's name.
+    match matches!(description, "" | "undefined") || description.ends_with(":split") {
         true => name,
         false => description,
     }

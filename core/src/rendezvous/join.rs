@@ -493,7 +493,11 @@ async fn await_verdict(
     #[cfg(not(feature = "tcp"))]
     let _ = rank;
     while deadline.remaining().is_none_or(|left| left > pause) {
-        match store.wait_async(&[&verdict], Some(pause)).await {
+        #[cfg(feature = "tcp")]
+        let slice = late.until_next(pause);
+        #[cfg(not(feature = "tcp"))]
+        let slice = pause;
+        match store.wait_async(&[&verdict], Some(slice)).await {
             Ok(()) => {
                 #[cfg(feature = "tcp")]
                 late.end();

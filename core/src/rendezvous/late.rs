@@ -36,6 +36,16 @@ impl LateReport {
         LateReport { began, pause, next, said: None, meeting, answers: JoinAnswers::default() }
     }
 
+    /// How long may be waited before the next look: `pause` at most.
+    pub(super) fn until_next(&self, pause: Duration) -> Duration {
+        let left = self.next.saturating_duration_since(Instant::now());
+        match self.pause {
+            // Zero would be no limit.
+            Some(_) => left.clamp(Duration::from_millis(1).min(pause), pause),
+            None => pause,
+        }
+    }
+
     /// Says who is missing, if this rank has waited for long, and after twice as long again, and
     /// answers who asks.
     pub(super) async fn look(&mut self, store: &dyn Store, keys: &Keys<'_>, world_size: u32) {
@@ -93,6 +103,8 @@ impl LateReport {
     /// Says that all have come, if it was said that some had not.
     pub(super) fn end(&self) {
         if let Some((_, what, _)) = &self.said {
+            let is_first = self.meeting.meeting().is_some_and(|meeting| meeting.is_first());
+            let what = if is_first { "the rendezvous" } else { what };
             say(&taken_back(what, self.began.elapsed()));
         }
     }

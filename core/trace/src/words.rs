@@ -102,7 +102,11 @@ pub(crate) fn place(entry: &Entry) -> Option<String> {
 /// "train.py:41 in step".
 pub(crate) fn frame(frame: &Frame) -> String {
     let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or(&frame.filename);
-    format!("{file}:{} in {}", frame.line, frame.name)
+    match file {
+        // Programs in Rust may be built without lines.
+        "" => frame.name.clone(),
+        file => format!("{file}:{} in {}", frame.line, frame.name),
+    }
 }
 
 /// "float32 [1024]", "float32 [4, 4] and [4]".

@@ -85,6 +85,23 @@ fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
     }
 }
 
+#[test]
+fn groups_are_named_by_their_descriptions_and_found_by_either_name() {
+    let mut world = World::new(2, &[collective(0, "allreduce", 40)]);
+    world.calls[1].clear();
+    let mut files = world.gathered(&[]);
+    for rank in [0, 1] {
+        files["ranks"][rank]["pg_config"]["0"]["desc"] = serde_json::json!("tp");
+    }
+    let job = job_of(&[files]);
+    let (_, report) = told(&job);
+    assert!(report.contains("Rank 0 waits in allreduce #0 of tp for rank 1"), "{report}");
+    for name in ["tp", "default_pg"] {
+        let chosen = Selection { groups: vec![name.to_owned()], ..Selection::default() };
+        assert!(job.report(&chosen).contains("of tp for rank 1"), "{name}");
+    }
+}
+
 /// As `world`'s files, with ranks that wait at a rendezvous.
 fn at_rendezvous(mut files: Value, ranks: &[usize], meeting: &Value) -> Value {
     for &rank in ranks {
@@ -110,7 +127,7 @@ fn a_group_that_a_rank_does_not_make_is_named_with_where_the_rank_is() {
     let words = [
         "\nnew_group of ranks 0, 1, 2: rank 1 has not come to the rendezvous.",
         "- ranks 0 and 2 have waited up to 11 s (train.py:82 in main)",
-        "- rank 1 has issued nothing since broadcast #6 of default_pg",
+        "- rank 1 has issued nothing since broadcast #5 of default_pg",
         "new_group of ranks 0, 1, 2  waits for 11 s",
     ];
     words.iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
