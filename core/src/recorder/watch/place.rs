@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::milliseconds;
 use serde::{Deserialize, Serialize};
 
+use crate::call_site::CallFrame;
 use crate::clock::Instant;
 use crate::held_ranks::held_at;
 use crate::recorder::meetings::{self, Meeting};
@@ -60,6 +61,9 @@ pub(super) struct CalledOperation {
     /// For a message: the global rank of the other, if it is from or to a certain one.
     pub(super) peer: Option<u32>,
     pub(super) tag: Option<u32>,
+    /// Where it was called, if that is noted: `main.rs:50 in train`.
+    #[serde(default)]
+    pub(super) site: Option<String>,
 }
 
 impl Place {
@@ -150,6 +154,7 @@ impl CalledOperation {
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             peer: operation.note.peer.filter(|_| is_message).map(global),
             tag: operation.note.tag,
+            site: operation.frames.first().map(CallFrame::place),
         }
     }
 

@@ -8,8 +8,8 @@ use tracing::level_filters::LevelFilter;
 use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
-use crate::recorder::{GroupFacts, with_name};
 use crate::recorder::stall_report::{LISTED_RANKS, StallReport};
+use crate::recorder::{GroupFacts, with_name};
 use crate::standard_error::write_line;
 
 /// The operation of which something is said, and the group that it is of.
@@ -127,7 +127,10 @@ pub(super) fn stalled(
     if let Some(obstacle) = &places.obstacle {
         others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
     }
-    let site_of = |rank: u32| places.known.get(&rank).and_then(|place| place.site.clone());
+    let site_of = |rank: u32| {
+        let place = places.known.get(&rank)?;
+        place.site.clone().or_else(|| called_at(group, operation, place))
+    };
     let mut sites = Others::default();
     for &rank in &waiting {
         site_of(rank).into_iter().for_each(|site| sites.add(rank, format!("at {site}")));
@@ -178,7 +181,8 @@ fn where_is(
     if let Some((other, awaited)) = place.awaited() {
         let since = seconds(Duration::from_millis(awaited.since_ms));
         let what = awaited.named();
-        let site = site_of(place, ", at ");
+        let site = place.site.as_ref().or(awaited.site.as_ref());
+        let site = site.map(|site| format!(", at {site}")).unwrap_or_default();
         let title = match other.title() == group.shown() && other.group != group.name {
             true => with_name(other.title(), &other.group),
             false => other.title().to_owned(),
@@ -201,6 +205,16 @@ fn where_is(
         }
     };
     Standing::Elsewhere(called + &site_of(place, ", and is at "))
+}
+
+/// Where a rank has called the operation, if it notes that: programs whose language cannot tell
+/// where they are.
+fn called_at(group: &GroupFacts, operation: &CalledOperation, place: &Place) -> Option<String> {
+    let is_it = |it: &&CalledOperation| {
+        let same = (it.is_collective, it.sequence) == (operation.is_collective, operation.sequence);
+        same && (it.peer, it.tag) == (operation.peer, operation.tag)
+    };
+    place.group(&group.name)?.open.iter().find(is_it)?.site.clone()
 }
 
 /// Where in its program a rank is, if that is known, after these words.
