@@ -30,6 +30,18 @@ pub struct CallFrame {
     pub line: u32,
 }
 
+impl CallFrame {
+    /// "train.py:41 in step".
+    pub(crate) fn place(&self) -> String {
+        let CallFrame { name, filename, line } = self;
+        let file = filename.rsplit(['/', '\\']).next().unwrap_or(filename);
+        match file {
+            "" => name.clone(),
+            file => format!("{file}:{line} in {name}"),
+        }
+    }
+}
+
 /// How long the program may take to answer: it may be busy.
 const PATIENCE: Duration = Duration::from_millis(500);
 

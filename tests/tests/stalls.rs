@@ -166,6 +166,37 @@ fn two_groups_in_another_order_are_named() {
 }
 
 #[test]
+fn groups_are_named_by_their_descriptions_and_calls_by_where_they_are() {
+    let test = "groups_are_named_by_their_descriptions_and_calls_by_where_they_are";
+    let ended = with_variable("POLYRANK_DEBUG", "DETAIL", || {
+        job(test, 2, |group| {
+            let groups = ["tp", "dp", "dp"].map(|description| {
+                let options = NewGroupOptions::default().description(description);
+                new_group(options).unwrap().unwrap()
+            });
+            let own = group.clone();
+            // Neither ever goes on.
+            std::thread::spawn(move || {
+                until_said(&own, &[0, 1]);
+                std::process::exit(0);
+            });
+            let [tp, dp, _other] = groups;
+            let (first, second) = if group.rank() == 0 { (tp, dp) } else { (dp, tp) };
+            first.allreduce(&mut [1.0], ()).unwrap();
+            second.allreduce(&mut [1.0], ()).unwrap();
+        })
+    });
+    let said = &said(&ended, 0)[0];
+    // Tests are built without the numbers of lines.
+    let line = |text: &str| text.contains(" stalls::groups_are") || text.contains("stalls.rs:");
+    let begin = "allreduce #1 of group tp: rank 0 has waited for N s; rank 1 is in allreduce #1 of \
+                 group dp (default_pg:split:";
+    let (begins, rest) = (said.starts_with(begin), said.split("; ").collect::<Vec<_>>());
+    let is_at = rest.last().is_some_and(|it| it.starts_with("this rank is at ") && line(it));
+    assert!(begins && is_at && rest.len() == 3 && line(rest[1]), "{}", ended[0].output);
+}
+
+#[test]
 fn a_message_that_nobody_sends_is_named_and_where_its_sender_is() {
     let test = "a_message_that_nobody_sends_is_named_and_where_its_sender_is";
     let ended = job(test, 3, |group| {

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use launcher::hosts::Hosts;
 use launcher::polyrank;
-use polyrank::distributed::{InitOptions, barrier, destroy_process_group, init_process_group};
+use polyrank::distributed::{
+    InitOptions, NewGroupOptions, barrier, destroy_process_group, init_process_group, new_group,
+};
 
 /// What ranks do, and the folder of the files by which they are told to go on.
 const PART: &str = "STALL_TEST_PART";
@@ -32,6 +34,13 @@ fn rank() {
     init_process_group(InitOptions::default()).unwrap();
     if is_late("the barrier") {
         until_told("come");
+    }
+    if part == "new_group" {
+        if rank == "1" {
+            until_told("come");
+        }
+        // The default group's ranks would be all of them, too.
+        new_group(NewGroupOptions::default().ranks([0, 1])).unwrap();
     }
     barrier(()).unwrap();
     // What is over is said as long as they live.
@@ -132,13 +141,47 @@ fn it_is_said_once_for_all_who_is_missing_and_when_it_goes_on() {
 
 #[test]
 fn who_has_not_come_to_the_rendezvous_is_said_once_for_all() {
-    let mut job = Job::start(polyrank(&["-n", "3"]), "rank 1 is late for the rendezvous");
-    let waits = "group 'default_pg': rank 1 of 3 has not come to the rendezvous; waited for ";
-    job.until_said(waits);
+    let port = launcher::HeldPort::new();
+    let words = ["-n", "3", "--master-port", &port.number.to_string()];
+    let mut job = Job::start(polyrank(&words), "rank 1 is late for the rendezvous");
+    let waits = "group 'default_pg': rank 1 of 3 has not come to the rendezvous";
+    job.until_said(&format!("{waits}; waited for "));
+    let told = traced(port.number);
+    let expected = format!("\n{}.\n", waits.replacen("group", "Group", 1));
+    assert!(told.contains(&expected), "{told}");
+    assert!(told.contains("- ranks 0 and 2 have waited up to "), "{told}");
     job.tell("come");
     job.until_said("the rendezvous of group 'default_pg' waits no longer, after ");
     let said = job.end();
     assert_eq!(count(&said, "waits no longer"), 1, "{said:#?}");
+}
+
+/// What `polyrank trace` says of the job that meets there.
+fn traced(port: u16) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
+    let output = command.args(["trace", &format!("tcp://127.0.0.1:{port}")]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn who_has_not_called_new_group_is_named_by_launcher_and_trace_alike() {
+    let port = launcher::HeldPort::new();
+    let mut command = polyrank(&["-n", "2", "--master-port", &port.number.to_string()]);
+    // Lines of programs in Rust are known where calls are noted.
+    command.args(["-x", "POLYRANK_DEBUG"]).env("POLYRANK_DEBUG", "DETAIL");
+    let mut job = Job::start(command, "new_group");
+    let waits = "new_group of ranks 0, 1: rank 1 has not come to the rendezvous";
+    job.until_said(&format!("{waits}; waited for "));
+    let line = job.said.last().unwrap();
+    assert!(line.contains("; rank 0 is at ") && line.contains("launch_stalls::rank"), "{line}");
+    let told = traced(port.number);
+    assert!(told.contains(&format!("\n{waits}.\n")), "{told}");
+    assert!(told.contains("- rank 0 has waited "), "{told}");
+    assert!(told.contains("- rank 1 has issued nothing at all"), "{told}");
+    job.tell("come");
+    job.until_said("new_group of ranks 0, 1 waits no longer, after ");
+    job.end();
 }
 
 #[test]

@@ -307,8 +307,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Those of a broken group, immediately.
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
     /// Tries to run a small collective immediately, in the memory of the caller. Where it waits for
-    /// other ranks, it may call `meanwhile` once, with the operation's number, for work that is then
-    /// on nobody's way.
+    /// other ranks, it may call `meanwhile` once, with the operation's number, for work that then
+    /// takes no time.
     fn try_small(
         &self,
         call: &SmallCall,

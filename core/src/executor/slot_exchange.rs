@@ -10,6 +10,7 @@ use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
 use crate::generated::collective::Collective;
 use crate::schedule::Rank;
+use crate::spin::SpinBudget;
 use crate::tensor::Region;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
@@ -223,6 +224,22 @@ impl SlotExchange {
     /// Whether it polls only what others show or read.
     pub(super) fn is_idle(&self) -> bool {
         self.sequences.is_empty() && self.lent.is_empty()
+    }
+
+    /// Polls what all ranks show that `small` needs; false if the budget is spent before they do.
+    #[inline]
+    pub(super) fn polls(&self, small: &SmallCollective, sequence: u64, spin: SpinBudget) -> bool {
+        let mut polls = 0;
+        for source in small.sources() {
+            while !self.board.shows(source, sequence) {
+                if polls == spin.spins {
+                    return false;
+                }
+                polls += 1;
+                spin.pause_after(polls);
+            }
+        }
+        true
     }
 
     /// The ranks, of those that `small` needs, that show nothing for it.

@@ -75,15 +75,8 @@ impl State {
         }
         meanwhile(sequence);
         let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
-        let mut polls = 0;
-        for source in small.sources() {
-            while !exchange.board.shows(source, sequence) {
-                if polls == spin.spins {
-                    return SmallAttempt::Shown;
-                }
-                polls += 1;
-                spin.pause_after(polls);
-            }
+        if !exchange.polls(small, sequence, spin) {
+            return SmallAttempt::Shown;
         }
         let (_, bytes) = memory.lengths();
         let gathers = small.collective.facts().output == Blocks::All;

@@ -15,6 +15,8 @@ use super::group_calls::GroupCall;
 use super::{Inner, ProcessGroup};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::recorder::meetings::{self, MeetingCall};
 use crate::rendezvous::{self, JoinObserver, PendingLook};
 use crate::sorted::{SortedMap, sort};
 use crate::store::Store;
@@ -35,7 +37,7 @@ impl ProcessGroup {
     pub(super) async fn assemble(
         &self,
         store: &dyn Store,
-        call: &GroupCall,
+        (call, description): (&GroupCall, &str),
         rank: u32,
         timeout: Duration,
         watch: &FailureWatch,
@@ -48,6 +50,7 @@ impl ProcessGroup {
         let observer = AssemblyObserver { group: self, store, call, found: Mutex::default() };
         let (began, meeting) = (Instant::now(), call.meeting());
         let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);
+        let joined = self.meeting_for(call, description, joined);
         let joined = watch.or_failure(joined).await;
         if observer.has_published() {
             // If the store is lost, that is told already.
@@ -69,6 +72,31 @@ impl ProcessGroup {
         if size > 1 {
             rendezvous::refuse(store, &call.meeting(), (rank, size), why, timeout).await;
         }
+    }
+
+    /// `future`, in which the members of the new group of `call` meet: who waits for them knows it
+    /// as that.
+    #[cfg(feature = "tcp")]
+    pub(super) fn meeting_for<F: Future>(
+        &self,
+        call: &GroupCall,
+        description: &str,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        let global = |&rank: &u32| self.global_rank(rank).unwrap_or(rank);
+        let call = MeetingCall {
+            function: call.function.clone(),
+            group: call.group.clone(),
+            description: description.to_owned(),
+            members: call.ranks.iter().map(global).collect(),
+        };
+        meetings::within_call(call, future)
+    }
+
+    /// As above, where nobody says who is late.
+    #[cfg(not(feature = "tcp"))]
+    pub(super) fn meeting_for<F: Future>(&self, _: &GroupCall, _: &str, future: F) -> F {
+        future
     }
 
     /// The global ranks of `members` of the new group of `call`.

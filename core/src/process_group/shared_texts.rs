@@ -49,7 +49,7 @@ impl ProcessGroup {
             own.set_async(&key(count, self.rank()), text.as_bytes()).await.map(|()| own)
         };
         let own = watch.or_failure(given).await.map_err(told)?;
-        self.assemble(&*own, &call, place, timeout, &watch).await?;
+        self.assemble(&*own, (&call, ""), place, timeout, &watch).await?;
         let gathered = async {
             let keys: Vec<String> = ranks.iter().map(|&rank| key(count, rank)).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

@@ -101,7 +101,7 @@ impl ProcessGroup {
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
         let description =
             options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
-        let group_options = self.options_of_child(&options, description, timeout);
+        let group_options = self.options_of_child(&options, description.clone(), timeout);
         // A backend that is not there is an error on all ranks, members or not.
         let possible = group_options.check().and_then(|()| group_options.backend.available());
         let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
@@ -134,7 +134,8 @@ impl ProcessGroup {
             return Err(why);
         }
         if !self.is_alone() {
-            self.assemble(&*own, &call, rank, timeout, &watch).await?;
+            let call = (&call, description.as_str());
+            self.assemble(&*own, call, rank, timeout, &watch).await?;
         }
         let share = self.split_communicator(ranks, Some(rank), &group_options, timeout).await?;
         let members =
@@ -147,7 +148,7 @@ impl ProcessGroup {
         let obstacle = None;
         let origin = Origin { obstacle, share, open_comparisons, siblings, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
-        let made = watch.or_failure(made).await;
+        let made = watch.or_failure(self.meeting_for(&call, &description, made)).await;
         let made = made.inspect(|_| bound.lift());
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
     }

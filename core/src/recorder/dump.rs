@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::meetings::{self, Meeting};
 use super::note::{OperationKind, OperationNote, TensorNote};
 use super::{GroupFacts, OpenCollective, RecordedOperation};
 use crate::call_site::{CallFrame, call_site};
@@ -55,6 +56,8 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         let place = GroupPlace { pg_id, group: &group, open: &open };
         entries.extend(operations.iter().map(|operation| place.entry(operation, &clock)));
     }
+    let meetings = meetings::of_rank(rank);
+    world_size = meetings.iter().map(|it| it.members.len()).fold(world_size, usize::max);
     // As in PyTorch's, the order is that of the calls in all groups.
     entries.sort_by_key(|entry| entry["time_created_ns"].as_u64());
     json!({
@@ -71,6 +74,7 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         "pg_config": config,
         "pg_status": status,
         "entries": entries,
+        "rendezvous": meetings.iter().map(|it| meeting(it, &clock)).collect::<Vec<_>>(),
     })
 }
 
@@ -81,6 +85,21 @@ fn config_of(group: &GroupFacts) -> Value {
         "ranks": format!("{:?}", group.members),
         "backend": group.backend,
         "epoch": group.epoch,
+    })
+}
+
+/// A rendezvous at which the rank waits.
+fn meeting(meeting: &Meeting, clock: &WallClock) -> Value {
+    let (missing, others) = &meeting.missing;
+    json!({
+        "subject": meeting.subject(),
+        "call": meeting.function(),
+        "group": meeting.group_name(),
+        "ranks": meeting.members,
+        "missing": missing,
+        "others_missing": others,
+        "since_ns": clock.nanoseconds(meeting.began),
+        "frames": meeting.frames.iter().map(frame).collect::<Vec<_>>(),
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::questions::Topic;
 use super::report::JobGroup;
 use super::{Recorder, dump, files, watch};
-use crate::blocking::block_on;
+use crate::blocking::{block_on, unblock};
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::whole_file;
@@ -93,9 +93,11 @@ fn whole(
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
-    let dump = || dump::dump_with_call_site(rank, "all ranks were asked for it");
-    DUMPS.answer(store, (rank, answered), dump)
+pub(super) async fn answer(place: (&dyn Store, &str), rank: u32, answered: i64) -> Result<i64> {
+    // On a thread of its own: it is the program that tells where it stands.
+    let dump = move || Ok(dump::dump_with_call_site(rank, "all ranks were asked for it"));
+    let dump = async { unblock(dump).await.unwrap_or_default() };
+    DUMPS.answer(place, (rank, answered), dump).await
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -9,6 +9,7 @@ mod brief;
 mod dump;
 mod files;
 mod gather;
+pub(crate) mod meetings;
 mod note;
 mod open_metrics;
 mod pending;
@@ -132,9 +133,40 @@ pub(crate) struct RecordedEnd {
 }
 
 impl GroupFacts {
+    /// What its user calls it: its description, if that says more than its name.
+    fn title(&self) -> &str {
+        group_title(&self.name, &self.description)
+    }
+
+    /// As its title, with the name where other groups of this process are called the same.
+    fn shown(&self) -> String {
+        let is_shared = |other: &Arc<Recorder>| {
+            let other = other.group();
+            other.name != self.name && other.title() == self.title()
+        };
+        match self.title() != self.name && all().iter().any(is_shared) {
+            true => with_name(self.title(), &self.name),
+            false => self.title().to_owned(),
+        }
+    }
+
     /// This process's rank in the group of all; 0 in a group without members.
     fn global_rank(&self) -> u32 {
         self.members.get(self.rank as usize).copied().unwrap_or(0)
+    }
+}
+
+/// "tp (default_pg:split:64dbcbc3ab5bf1a5:1)".
+fn with_name(title: &str, name: &str) -> String {
+    format!("{title} ({name})")
+}
+
+/// What its user calls a group of this name and description.
+fn group_title<'a>(name: &'a str, description: &'a str) -> &'a str {
+    // What groups have where no description was given: PyTorch's word, or their parent's name.
+    match matches!(description, "" | "undefined") || description.ends_with(":split") {
+        true => name,
+        false => description,
     }
 }
 

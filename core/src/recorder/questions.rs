@@ -76,24 +76,26 @@ impl Topic {
         Ok(())
     }
 
-    /// Answers what was asked after the question `answered` as `rank`; the last question.
+    /// Answers what was asked after the question `answered` as `rank`; the last question. What the
+    /// keys in `store` begin with is `prefix`.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn answer<A: Serialize>(
+    pub(super) async fn answer<A: Serialize>(
         &self,
-        store: &dyn Store,
+        (store, prefix): (&dyn Store, &str),
         (rank, answered): (u32, i64),
-        answer: impl FnOnce() -> A,
+        answer: impl Future<Output = A>,
     ) -> Result<i64> {
-        if !store.check(&[self.questions])? {
+        let questions = format!("{prefix}{}", self.questions);
+        if !store.check_async(&[&questions]).await? {
             return Ok(answered);
         }
-        let last = store.add(self.questions, 0)?;
+        let last = store.add_async(&questions, 0).await?;
         if last > answered {
             // Strings and numbers always have a form.
-            let answer = serde_json::to_vec(&(last, answer())).unwrap_or_default();
-            store.set(&self.key_of(rank), &answer)?;
+            let answer = serde_json::to_vec(&(last, answer.await)).unwrap_or_default();
+            store.set_async(&format!("{prefix}{}", self.key_of(rank)), &answer).await?;
         }
         Ok(last)
     }

@@ -113,6 +113,6 @@ impl JobGroup {
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
-    REPORTS.answer(store, (rank, answered), || RankReport::of(rank))
+pub(super) async fn answer(place: (&dyn Store, &str), rank: u32, answered: i64) -> Result<i64> {
+    REPORTS.answer(place, (rank, answered), async { RankReport::of(rank) }).await
 }

@@ -166,7 +166,8 @@ async fn meet(
     Ok(match enter(store, &keys, rank, world_size).await? {
         Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
         Entry::Entered { order } => {
-            let verdict = await_verdict(store, &keys, world_size, timeout, observer).await?;
+            let verdict = await_verdict(store, &keys, (rank, world_size), timeout, observer);
+            let verdict = verdict.await?;
             store.delete_key_async(&presence::key_of(&keys, rank)).await?;
             (verdict, order)
         }
@@ -480,7 +481,7 @@ async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -
 async fn await_verdict(
     store: &dyn Store,
     keys: &Keys<'_>,
-    world_size: u32,
+    (rank, world_size): (u32, u32),
     timeout: Duration,
     observer: &dyn JoinObserver,
 ) -> Result<Vec<u8>> {
@@ -488,9 +489,15 @@ async fn await_verdict(
     let deadline = Deadline::after(timeout);
     let (mut pause, mut looks) = (LOOK_AFTER, 0);
     #[cfg(feature = "tcp")]
-    let mut late = LateReport::new();
+    let mut late = LateReport::new(keys, (rank, world_size));
+    #[cfg(not(feature = "tcp"))]
+    let _ = rank;
     while deadline.remaining().is_none_or(|left| left > pause) {
-        match store.wait_async(&[&verdict], Some(pause)).await {
+        #[cfg(feature = "tcp")]
+        let slice = late.until_next(pause);
+        #[cfg(not(feature = "tcp"))]
+        let slice = pause;
+        match store.wait_async(&[&verdict], Some(slice)).await {
             Ok(()) => {
                 #[cfg(feature = "tcp")]
                 late.end();

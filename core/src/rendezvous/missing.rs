@@ -70,7 +70,7 @@ pub(super) struct MissingRanks {
     /// The first of those that did not.
     pub(super) listed: Vec<u32>,
     /// How many more did not.
-    others: u32,
+    pub(super) others: u32,
     /// The first of those that came and are gone, as far as that was looked for.
     gone: Vec<u32>,
 }
@@ -148,14 +148,6 @@ impl MissingRanks {
         let came = (0..known.min(LOOKED_FOR)).filter(|rank| !self.listed.contains(rank));
         self.gone = presence::gone(store, keys, came).await?;
         Ok(())
-    }
-
-    /// "rank 3 of 4 has", "ranks 2, 3 of 4 have".
-    #[cfg(feature = "tcp")]
-    pub(super) fn who(&self, world_size: u32) -> String {
-        let many = self.listed.len() + self.others as usize != 1;
-        let has = if many { "have" } else { "has" };
-        format!("{} of {world_size} {has}", rank_names(&self.listed, self.others))
     }
 
     /// How many came, who is gone, who did not come, and what is to be said of it: "ranks 2, 3 of 4

@@ -28,6 +28,9 @@ const MAX_BYTES: u64 = 16 << 20;
 pub struct StallReport {
     /// What is waited for: "allreduce #17 of group dp".
     pub subject: String,
+    /// The name of the group: users may call several the same.
+    #[serde(default)]
+    pub group: String,
     /// Who waits, as a global rank, unless ranks that call it the same wait for it together.
     pub rank: Option<u32>,
     /// Who waits, and where the others are, in a sentence.

@@ -97,13 +97,24 @@ impl ReportedWait {
         seconds(self.began.elapsed())
     }
 
-    /// Says it here, and has the launcher say it of all that wait for `subject`.
-    pub(crate) fn say(&mut self, subject: String, text: String) {
-        say(&text);
+    /// How long may be waited until it is looked whether it is due: `pause` at most.
+    pub(crate) fn until_next(&self, pause: Duration) -> Duration {
+        let left = self.next.saturating_duration_since(Instant::now());
+        match self.pause {
+            // Zero would be no limit.
+            Some(_) => left.clamp(Duration::from_millis(1).min(pause), pause),
+            None => pause,
+        }
+    }
+
+    /// Says `text` here, and has the launcher say what is in `report` of all that wait for its
+    /// subject. Who waits may be left out, where ranks are those of a group that nobody else knows
+    /// by these numbers.
+    pub(crate) fn say(&mut self, text: &str, report: StallReport) {
+        say(text);
         let times = self.said.as_ref().map_or(1, |(_, times)| times.saturating_add(1));
         let waited_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // Who waits is left out: ranks here are those of a group that nobody else knows by them.
-        let report = StallReport { subject, text, times, waited_ms, ..StallReport::default() };
+        let report = StallReport { times, waited_ms, ..report };
         self.said = Some((PublishedStall::new(report), times));
     }
 

@@ -27,6 +27,38 @@ pub struct Dump {
     pub groups: Vec<Group>,
     /// The operations, in the order in which they were issued.
     pub entries: Vec<Entry>,
+    /// Where it waits for the others of a group that is not made yet.
+    pub rendezvous: Vec<Rendezvous>,
+}
+
+/// A rendezvous at which a rank waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendezvous {
+    /// What it is: `group 'default_pg'`, `new_group of ranks 0, 1`.
+    pub subject: String,
+    /// What was called, where a group is made out of another.
+    pub call: Option<String>,
+    /// The name of the group that is made.
+    pub group: String,
+    /// The job's ranks that are its members.
+    pub ranks: Vec<u32>,
+    /// The first of those that had not come when the rank last looked.
+    pub missing: Vec<u32>,
+    /// Since when it waits.
+    pub since_ns: i64,
+    /// Where it was called, the innermost frame first.
+    pub frames: Vec<Frame>,
+}
+
+impl Rendezvous {
+    /// What a rank is in that waits there.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self.call {
+            Some(_) => self.subject.clone(),
+            None => format!("the rendezvous of {}", self.subject),
+        }
+    }
 }
 
 /// A process group, as one of its members knows it.
@@ -46,6 +78,17 @@ pub struct Group {
     pub last_enqueued: Option<u64>,
     /// Why the group failed.
     pub failure: Option<String>,
+}
+
+impl Group {
+    /// What its user calls it: the description, if one was given, or else the name.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        let description = self.description.as_str();
+        // PyTorch's word for none, and what groups that are split off say without one.
+        let is_none = matches!(description, "" | "undefined") || description.ends_with(":split");
+        if is_none { &self.name } else { description }
+    }
 }
 
 /// How far an operation has come.

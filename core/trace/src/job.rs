@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::dump::{Dump, Entry};
+use crate::dump::{Dump, Entry, Group};
 use crate::error::TraceError;
 use crate::read::RecordedFile;
 
@@ -29,10 +29,12 @@ pub struct Job {
 /// A group of the job, as its members agree on it.
 #[derive(Clone, Debug, Default)]
 pub struct JobGroup {
-    /// Its name, with what tells it from others of this name.
+    /// What its user calls it, with what tells it from others that are called so.
     pub title: String,
     /// Its name.
     pub name: String,
+    /// What its user says it is; its name where nothing was said.
+    pub description: String,
     /// How often its members were replaced.
     pub epoch: u64,
     /// The job's ranks in it, in the order of their ranks in the group.
@@ -162,7 +164,9 @@ impl Job {
     #[must_use]
     pub fn span(&self) -> (i64, i64) {
         let entries = || self.dumps.iter().flat_map(|dump| &dump.entries);
-        let first = entries().map(|entry| entry.created_ns).min();
+        let meetings = self.dumps.iter().flat_map(|dump| &dump.rendezvous);
+        let began = entries().map(|entry| entry.created_ns);
+        let first = began.chain(meetings.map(|it| it.since_ns)).min();
         let ends = entries().map(|entry| entry.completed_ns.unwrap_or(entry.created_ns));
         let dumped = self.dumps.iter().map(|dump| dump.dumped_ns).max().unwrap_or(0);
         let last = ends.max().unwrap_or(dumped).max(dumped);
@@ -177,17 +181,16 @@ impl Job {
                 found.entry(key).or_default().entry(dump.rank).or_insert(at);
             }
         }
-        let names: Vec<String> = found.keys().map(|(name, ..)| name.clone()).collect();
-        let shared = |name: &String| names.iter().filter(|other| *other == name).count() > 1;
-        let group = |((name, epoch, ranks), places): ((String, u64, Vec<u32>), _)| {
-            let title = match (shared(&name), epoch) {
-                (false, _) => name.clone(),
-                (true, 0) => format!("{name} {ranks:?}"),
-                (true, epoch) => format!("{name} {ranks:?} (members replaced {epoch} times)"),
-            };
-            JobGroup { title, name, epoch, ranks, places, lasts: BTreeMap::new() }
+        let group = |((name, epoch, ranks), places): ((String, u64, Vec<u32>), BTreeMap<_, _>)| {
+            let first = places.iter().find_map(|(rank, at)| self.dump(*rank)?.groups.get(*at));
+            let description = first.map_or(name.as_str(), Group::title).to_owned();
+            let (title, lasts) = (String::new(), BTreeMap::new());
+            JobGroup { title, name, description, epoch, ranks, places, lasts }
         };
-        self.groups = found.into_iter().map(group).collect();
+        let mut groups: Vec<JobGroup> = found.into_iter().map(group).collect();
+        let titles: Vec<String> = groups.iter().map(|it| title(it, &groups)).collect();
+        groups.iter_mut().zip(titles).for_each(|(group, title)| group.title = title);
+        self.groups = groups;
     }
 
     fn gather_operations(&mut self) {
@@ -217,6 +220,30 @@ impl Job {
         }
         let operation = |((group, sequence), calls)| Operation { group, sequence, calls };
         self.operations = found.into_iter().map(operation).collect();
+    }
+}
+
+impl JobGroup {
+    /// Whether it is the one, or one of those, that are called so.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        [&self.name, &self.title, &self.description].into_iter().any(|it| it == name)
+    }
+}
+
+/// What tells a group from `others`, itself among them.
+fn title(group: &JobGroup, others: &[JobGroup]) -> String {
+    let JobGroup { name, description, epoch, ranks, .. } = group;
+    let same = || others.iter().filter(|other| other.description == *description);
+    let is_twin = |other: &&JobGroup| other.ranks == *ranks && other.name != *name;
+    let replaced = match epoch {
+        0 => String::new(),
+        epoch => format!(" (members replaced {epoch} times)"),
+    };
+    match same().count() > 1 {
+        false => description.clone(),
+        true if same().any(|other| is_twin(&other)) => format!("{description} ({name}){replaced}"),
+        true => format!("{description} {ranks:?}{replaced}"),
     }
 }
 

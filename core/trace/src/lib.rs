@@ -25,7 +25,7 @@ mod selection;
 mod words;
 
 pub use arrivals::{GroupArrivals, RankArrivals};
-pub use dump::{Dump, Entry, Frame, Group, Message, State};
+pub use dump::{Dump, Entry, Frame, Group, Message, Rendezvous, State};
 pub use error::TraceError;
 pub use findings::{Finding, Kind, Severity};
 pub use flight_recorder::{FlightRecording, RecordedEntry, RecordedFrame, RecordedGroup};

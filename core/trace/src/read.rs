@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::dump::{Dump, Entry, Frame, Group, Message, State};
+use crate::dump::{Dump, Entry, Frame, Group, Message, Rendezvous, State};
 use crate::error::TraceError;
 use crate::fields::Field;
 
@@ -90,6 +90,13 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
     for field in root.need("entries")?.items()? {
         entries.push(entry(&field, &groups, clock)?);
     }
+    let mut rendezvous = Vec::new();
+    // Ranks of earlier versions do not tell.
+    for field in root.get("rendezvous")?.map_or(Ok(Vec::new()), |all| all.items())? {
+        rendezvous.push(meeting(&field, clock)?);
+    }
+    let met = rendezvous.iter().flat_map(|it| &it.ranks).max().copied().unwrap_or(0);
+    let world_size = world_size.max(met + 1);
     let last = entries.iter().map(|entry| entry.completed_ns.unwrap_or(entry.created_ns)).max();
     let dumped = root.get("dumped_at_ns")?.map(|field| clock.time(&field)).transpose()?;
     Ok(Dump {
@@ -105,6 +112,21 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
         has_clock_offset: offset.is_some(),
         groups,
         entries,
+        rendezvous,
+    })
+}
+
+fn meeting(root: &Field<'_>, clock: Clock) -> Result<Rendezvous, TraceError> {
+    let text = |name| root.get(name)?.map(|field| field.text()).transpose();
+    let missing = each(root.get("missing")?, Field::small)?;
+    Ok(Rendezvous {
+        subject: root.need("subject")?.text()?,
+        call: text("call")?,
+        group: root.need("group")?.text()?,
+        ranks: members(&root.need("ranks")?)?,
+        missing,
+        since_ns: clock.time(&root.need("since_ns")?)?,
+        frames: frames(root)?,
     })
 }
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arrivals::GroupArrivals;
-use crate::dump::{Dump, Entry};
-use crate::findings::{Finding, Severity};
+use crate::dump::{Dump, Entry, Rendezvous};
+use crate::findings::{Finding, Severity, place_of_rendezvous};
 use crate::job::Job;
 use crate::selection::Selection;
 use crate::words;
@@ -52,7 +52,16 @@ struct RankFacts<'a> {
     dumped_at_ns: i64,
     entries: usize,
     in_flight: usize,
+    rendezvous: Vec<WaitingAt>,
     last: Vec<LastOperation<'a>>,
+}
+
+/// Where a rank waits for others to join a group.
+#[derive(Serialize)]
+struct WaitingAt {
+    rendezvous: String,
+    waited_ns: i64,
+    place: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -78,7 +87,7 @@ impl Job {
             text.push_str(&format!("not all ranks could be asked: {obstacle}\n"));
         }
         let mut findings = self.findings();
-        findings.retain(|finding| selection.has_finding(finding));
+        findings.retain(|finding| selection.has_finding(self, finding));
         let (follows, causes): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.is_consequence);
         let (errors, notes): (Vec<_>, Vec<_>) =
@@ -97,7 +106,7 @@ impl Job {
     #[must_use]
     pub fn report_json(&self, selection: &Selection) -> Value {
         let mut findings = self.findings();
-        findings.retain(|finding| selection.has_finding(finding));
+        findings.retain(|finding| selection.has_finding(self, finding));
         let (first, last) = self.span();
         let group = |(at, group)| {
             let group: &crate::job::JobGroup = group;
@@ -169,7 +178,14 @@ impl Job {
                 let place = last.place.clone().unwrap_or_default();
                 rows.push([rank, last.operation.clone(), state_words(last), place]);
             }
-            if facts.last.is_empty() {
+            for waiting in &facts.rendezvous {
+                let rank =
+                    if rows.is_empty() { format!("rank {}", dump.rank) } else { String::new() };
+                let time = format!("waits for {}", words::duration(waiting.waited_ns));
+                let place = waiting.place.clone().unwrap_or_default();
+                rows.push([rank, waiting.rendezvous.clone(), time, place]);
+            }
+            if rows.is_empty() {
                 let nothing = "nothing".to_owned();
                 rows.push([format!("rank {}", dump.rank), nothing, String::new(), String::new()]);
             }
@@ -199,6 +215,7 @@ impl Job {
             dumped_at_ns: dump.dumped_ns,
             entries: dump.entries.len(),
             in_flight: dump.entries.iter().filter(|entry| entry.is_in_flight()).count(),
+            rendezvous: dump.rendezvous.iter().map(|it| waiting_at(dump, it)).collect(),
             last: last.collect(),
         }
     }
@@ -222,6 +239,14 @@ impl Job {
     }
 }
 
+fn waiting_at(dump: &Dump, meeting: &Rendezvous) -> WaitingAt {
+    WaitingAt {
+        rendezvous: meeting.what(),
+        waited_ns: dump.dumped_ns - meeting.since_ns,
+        place: place_of_rendezvous(dump, meeting),
+    }
+}
+
 /// The findings under one heading, each with its details indented.
 fn section(text: &mut String, heading: &str, findings: &[Finding]) {
     if findings.is_empty() {
@@ -231,12 +256,21 @@ fn section(text: &mut String, heading: &str, findings: &[Finding]) {
         text.push_str(&format!("\n{heading}\n"));
     }
     for finding in findings {
-        let mut letters = finding.text.chars();
-        let first = letters.next().map(|first| first.to_uppercase().to_string());
-        text.push_str(&format!("\n{}{}.\n", first.unwrap_or_default(), letters.as_str()));
+        text.push_str(&format!("\n{}.\n", capitalised(&finding.text)));
         for detail in &finding.details {
             text.push_str(&format!("{INDENT}- {detail}\n"));
         }
+    }
+}
+
+/// As a sentence begins; the name of a call stays as it is.
+fn capitalised(text: &str) -> String {
+    let is_call = text.split(' ').next().is_some_and(|word| word.contains('_'));
+    let mut letters = text.chars();
+    let first = letters.next().filter(|_| !is_call);
+    match first {
+        Some(first) => format!("{}{}", first.to_uppercase(), letters.as_str()),
+        None => text.to_owned(),
     }
 }
 

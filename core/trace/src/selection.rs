@@ -21,17 +21,18 @@ impl Selection {
     }
 
     pub(crate) fn has_group(&self, group: &JobGroup) -> bool {
-        let is_it = |name: &String| *name == group.name || *name == group.title;
-        self.groups.is_empty() || self.groups.iter().any(is_it)
+        self.groups.is_empty() || self.groups.iter().any(|name| group.is_called(name))
     }
 
     /// Whether something that was found is about what is shown.
-    pub(crate) fn has_finding(&self, finding: &Finding) -> bool {
+    pub(crate) fn has_finding(&self, job: &Job, finding: &Finding) -> bool {
         let mut ranks = finding.ranks.iter().chain(&finding.waiting);
         let has_rank = self.ranks.is_empty() || ranks.any(|rank| self.ranks.contains(rank));
-        let name_of = |group: &str| group.split(" [").next().unwrap_or(group).to_owned();
-        let has_group =
-            |group: &String| self.groups.iter().any(|it| it == group || *it == name_of(group));
+        let is_known = |title: &String| {
+            job.groups.iter().any(|group| group.title == *title && self.has_group(group))
+        };
+        // A group that is not made yet is known by its name.
+        let has_group = |title: &String| self.groups.contains(title) || is_known(title);
         let no_group = self.groups.is_empty() || finding.groups.is_empty();
         has_rank && (no_group || finding.groups.iter().any(has_group))
     }

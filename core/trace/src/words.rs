@@ -1,6 +1,6 @@
 //! Numbers, ranks and operations in words. Knows no analysis.
 
-use crate::dump::{Entry, Message};
+use crate::dump::{Entry, Frame, Message};
 
 /// "rank 2", "ranks 0, 1 and 3", "ranks 0-62 and 64".
 pub(crate) fn ranks(ranks: &[u32]) -> String {
@@ -96,9 +96,17 @@ pub(crate) fn site(entry: &Entry) -> String {
 
 /// "train.py:41 in step".
 pub(crate) fn place(entry: &Entry) -> Option<String> {
-    let frame = entry.frames.first()?;
+    entry.frames.first().map(frame)
+}
+
+/// "train.py:41 in step".
+pub(crate) fn frame(frame: &Frame) -> String {
     let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or(&frame.filename);
-    Some(format!("{file}:{} in {}", frame.line, frame.name))
+    match file {
+        // Programs in Rust may be built without lines.
+        "" => frame.name.clone(),
+        file => format!("{file}:{} in {}", frame.line, frame.name),
+    }
 }
 
 /// "float32 [1024]", "float32 [4, 4] and [4]".

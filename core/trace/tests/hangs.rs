@@ -86,6 +86,78 @@ fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
 }
 
 #[test]
+fn groups_are_named_by_their_descriptions_and_found_by_either_name() {
+    let mut world = World::new(2, &[collective(0, "allreduce", 40)]);
+    world.calls[1].clear();
+    let mut files = world.gathered(&[]);
+    for rank in [0, 1] {
+        files["ranks"][rank]["pg_config"]["0"]["desc"] = serde_json::json!("tp");
+    }
+    let job = job_of(&[files]);
+    let (_, report) = told(&job);
+    assert!(report.contains("Rank 0 waits in allreduce #0 of tp for rank 1"), "{report}");
+    for name in ["tp", "default_pg"] {
+        let chosen = Selection { groups: vec![name.to_owned()], ..Selection::default() };
+        assert!(job.report(&chosen).contains("of tp for rank 1"), "{name}");
+    }
+}
+
+/// As `world`'s files, with ranks that wait at a rendezvous.
+fn at_rendezvous(mut files: Value, ranks: &[usize], meeting: &Value) -> Value {
+    for &rank in ranks {
+        let dump = &mut files["ranks"][rank];
+        let mut meeting = meeting.clone();
+        let dumped = dump["dumped_at_ns"].as_i64().unwrap();
+        meeting["since_ns"] = serde_json::json!(dumped - 11_000 * MS);
+        dump["rendezvous"] = serde_json::json!([meeting]);
+    }
+    files
+}
+
+#[test]
+fn a_group_that_a_rank_does_not_make_is_named_with_where_the_rank_is() {
+    let meeting = serde_json::json!({
+        "subject": "new_group of ranks 0, 1, 2", "call": "new_group", "ranks": [0, 1, 2],
+        "group": "default_pg:split:64db:1", "missing": [], "others_missing": 0,
+        "frames": [{ "name": "main", "filename": "/a/train.py", "line": 82 }],
+    });
+    let files = World::new(3, &steps(2)).gathered(&[]);
+    let (finding, report) = told(&job_of(&[at_rendezvous(files, &[0, 2], &meeting)]));
+    assert_eq!((finding.kind, &*finding.ranks), (Kind::Rendezvous, &[1][..]), "{report}");
+    let words = [
+        "\nnew_group of ranks 0, 1, 2: rank 1 has not come to the rendezvous.",
+        "- ranks 0 and 2 have waited up to 11 s (train.py:82 in main)",
+        "- rank 1 has issued nothing since broadcast #5 of default_pg",
+        "new_group of ranks 0, 1, 2  waits for 11 s",
+    ];
+    words.iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
+    assert!(!report.contains("Nothing is wrong"), "{report}");
+}
+
+#[test]
+fn a_rank_that_never_joins_is_named_as_in_the_log() {
+    let meeting = serde_json::json!({
+        "subject": "group 'default_pg'", "call": null, "group": "default_pg",
+        "ranks": [0, 1, 2], "missing": [2], "others_missing": 0, "frames": [],
+    });
+    let mut files = World::new(3, &[]).gathered(&[2]);
+    // Before there is a group.
+    for rank in [0, 1] {
+        files["ranks"][rank]["pg_config"] = serde_json::json!({});
+        files["ranks"][rank]["pg_status"] = serde_json::json!({});
+    }
+    let (finding, report) = told(&job_of(&[at_rendezvous(files, &[0, 1], &meeting)]));
+    assert_eq!((finding.kind, &*finding.ranks), (Kind::Rendezvous, &[2][..]), "{report}");
+    assert_eq!((&*finding.waiting, finding.waited_ns), (&[0, 1][..], Some(11_000 * MS)));
+    let words = [
+        "Group 'default_pg': rank 2 of 3 has not come to the rendezvous.",
+        "- no file from rank 2: not started, not at the rendezvous yet, stopped or killed",
+        "rank 1  the rendezvous of group 'default_pg'  waits for 11 s",
+    ];
+    words.iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
+}
+
+#[test]
 fn another_collective_is_named_on_both_sides() {
     let mut world = World::new(4, &[steps(5), vec![collective(0, "allreduce", 40)]].concat());
     world.calls[2].pop();

@@ -22,8 +22,9 @@ pub(super) struct StallSummary {
     told: u32,
 }
 
-/// A stall: what is waited for; and who waits, unless ranks wait for it together.
-type StallKey = (String, Option<u32>);
+/// A stall: what is waited for; the name of its group, of which several may be called the same; and
+/// who waits, unless ranks wait for it together.
+type StallKey = (String, String, Option<u32>);
 
 struct KnownStall {
     /// How often its ranks had said it when it was last said here, or left out.
@@ -74,7 +75,7 @@ impl StallSummary {
         now: Instant,
     ) -> Vec<String> {
         let over = self.known.extract_if(.., |key, _| !reports.contains_key(key));
-        let lines = over.filter(|(_, known)| known.is_said).map(|((subject, rank), known)| {
+        let lines = over.filter(|(_, known)| known.is_said).map(|((subject, _, rank), known)| {
             let (at, waited) = known.seen;
             let said = taken_back(&subject, waited + now.saturating_duration_since(at));
             rank.map_or(said.clone(), |rank| format!("rank {rank}: {said}"))
@@ -116,11 +117,13 @@ impl StallSummary {
 pub(super) fn best_of_each(reports: &[&StallReport]) -> BTreeMap<StallKey, StallReport> {
     let mut all = BTreeMap::<StallKey, StallReport>::new();
     for &report in reports {
-        match all.get_mut(&(report.subject.clone(), report.rank)) {
-            None => drop(all.insert((report.subject.clone(), report.rank), report.clone())),
+        match all.get_mut(&key_of(report)) {
+            None => drop(all.insert(key_of(report), report.clone())),
             Some(known) => {
                 let times = known.times.max(report.times);
-                if (known.waiting_count, known.times) < (report.waiting_count, report.times) {
+                // Of two that know of as many, the one that says more: where a rank is.
+                let worth = |it: &StallReport| (it.waiting_count, it.times, it.text.len());
+                if worth(known) < worth(report) {
                     known.clone_from(report);
                 }
                 known.times = times;
@@ -130,11 +133,15 @@ pub(super) fn best_of_each(reports: &[&StallReport]) -> BTreeMap<StallKey, Stall
     all
 }
 
+fn key_of(report: &StallReport) -> StallKey {
+    (report.subject.clone(), report.group.clone(), report.rank)
+}
+
 /// Adds to what is said of each stall the ranks that have said themselves that they wait for it:
 /// whoever knows of most could not ask them.
 fn with_own_words(best: &mut BTreeMap<StallKey, StallReport>, reports: &[&StallReport]) {
     for (key, report) in best {
-        let of_it = reports.iter().filter(|it| it.rank == key.1 && it.subject == key.0);
+        let of_it = reports.iter().filter(|it| key_of(it) == *key);
         let all: BTreeSet<u32> = of_it.flat_map(|it| it.waiting.iter().copied()).collect();
         let others: Vec<u32> = all.into_iter().filter(|it| !report.waiting.contains(it)).collect();
         // Of many, a report names the first only.
@@ -158,6 +165,7 @@ mod tests {
     fn report(subject: &str, waiting: &[u32], concerned: &[u32], times: u32) -> StallReport {
         StallReport {
             subject: subject.to_owned(),
+            group: String::new(),
             rank: None,
             text: format!("{subject}: {waiting:?}"),
             waiting: waiting.to_vec(),
@@ -256,6 +264,17 @@ mod tests {
         let over = lines(&["rank 0: recv from rank 9 waits no longer, after 12 s"]);
         let looks: [&[StallReport]; 3] = [&both, &both, &[receive(1, 1)]];
         assert_eq!(said(&looks), [vec![], told, over]);
+    }
+
+    #[test]
+    fn groups_that_are_called_the_same_are_told_apart() {
+        let of = |group: &str, ranks: &[u32]| {
+            let group = group.to_owned();
+            StallReport { group, ..report("allreduce #1 of group tp", ranks, ranks, 1) }
+        };
+        let both = [of("split:1", &[0]), of("split:2", &[2])];
+        let told = ["allreduce #1 of group tp: [0]", "allreduce #1 of group tp: [2]"];
+        assert_eq!(said(&[&both, &both]), [vec![], lines(&told)]);
     }
 
     #[test]

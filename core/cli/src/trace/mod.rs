@@ -59,10 +59,9 @@ fn check(job: &Job, selection: &Selection) -> Result<(), String> {
     if let Some(rank) = selection.ranks.iter().find(|rank| **rank >= world_size) {
         return Err(format!("--rank {rank}: the job has {world_size} ranks"));
     }
-    let is_there =
-        |name: &&String| job.groups.iter().any(|it| it.name == **name || it.title == **name);
+    let is_there = |name: &&String| job.groups.iter().any(|it| it.is_called(name));
     if let Some(name) = selection.groups.iter().find(|name| !is_there(name)) {
-        let mut known: Vec<&str> = job.groups.iter().map(|group| group.name.as_str()).collect();
+        let mut known: Vec<&str> = job.groups.iter().map(|group| group.title.as_str()).collect();
         known.dedup();
         return Err(format!("--group {name}: expected one of {}", known.join(", ")));
     }

@@ -27,8 +27,8 @@ const CALLS_PER_FRAME_CHECK: u64 = 64;
 impl Driver {
     /// Tries to run a small collective from beginning to end, in the memory of the caller and
     /// without waiting for long. Calls `meanwhile` with its number once this rank has shown its
-    /// part; it must not call back. Other operations that are over by then are settled when the caller
-    /// drops the second result, as with [`Driver::submit`].
+    /// part; it must not call back. Other operations that are over by then are settled when the
+    /// caller drops the second result, as with [`Driver::submit`].
     pub fn try_small(
         &self,
         operation: &SmallOperation,

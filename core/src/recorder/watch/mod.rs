@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::sites::{self, Question};
-use super::{GroupFacts, Recorder, dump, files, gather, report, snapshot};
+use super::{GroupFacts, Recorder, dump, files, gather, meetings, report, snapshot};
+use crate::blocking::{block_on, unblock};
 use crate::call_site::{are_frames_wanted, call_site};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
@@ -62,8 +63,8 @@ struct Root {
 }
 
 /// Why ranks cannot be asked whose store is silent.
-const SILENT: &str = "their store does not answer: whoever serves it, usually rank 0, is stopped or \
-                      cut off";
+const SILENT: &str =
+    "their store does not answer: whoever serves it, usually rank 0, is stopped or cut off";
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
@@ -88,7 +89,7 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
 }
 
 /// Has the groups of this process looked after from now on.
-pub(super) fn look_after_process() {
+pub(crate) fn look_after_process() {
     // A forked child has none of its parent's threads.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     let process = crate::fork::forks() + 1;
@@ -113,6 +114,51 @@ pub(crate) fn forget(recorder: &Arc<Recorder>) {
 /// Prepares for what a signal asks for, before there is a group.
 pub(crate) fn listen() {
     files::listen();
+}
+
+/// What a rank has answered that waits for the others of its first group: nobody else answers for
+/// it yet.
+#[derive(Default)]
+pub(crate) struct JoinAnswers {
+    asked: i64,
+    dumped: i64,
+    reported: i64,
+}
+
+impl JoinAnswers {
+    /// The number of the last question in `store`, that of the group, if it was not answered.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn question(&self, store: &dyn Store) -> Result<Option<i64>> {
+        let key = format!("{PREFIX}/{ASKED}");
+        // Looking makes no key.
+        if !store.check_async(&[&key]).await? {
+            return Ok(None);
+        }
+        let asked = store.add_async(&key, 0).await?;
+        Ok((asked != self.asked).then_some(asked))
+    }
+
+    /// Answers it as `rank`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn answer(
+        &mut self,
+        store: &dyn Store,
+        rank: u32,
+        question: i64,
+    ) -> Result<()> {
+        let prefix = format!("{PREFIX}/");
+        let place = move || Ok(Place::of(rank, question, Instant::now(), call_site()).encode());
+        let place = unblock(place).await?;
+        store.set_async(&format!("{prefix}{}", key_of(rank)), &place).await?;
+        self.asked = question;
+        self.dumped = gather::answer((store, &prefix), rank, self.dumped).await?;
+        self.reported = report::answer((store, &prefix), rank, self.reported).await?;
+        Ok(())
+    }
 }
 
 fn look_out(limit: Option<Duration>) {
@@ -189,8 +235,9 @@ fn answer_all(roots: &[Arc<Root>]) {
 /// Writes what each rank of this process remembers.
 fn write_all() {
     let Some(folder) = files::folder_on_signal() else { return };
-    let ranks: BTreeSet<u32> =
+    let mut ranks: BTreeSet<u32> =
         super::all().iter().map(|recorder| recorder.group().global_rank()).collect();
+    ranks.extend(meetings::all().iter().map(|meeting| meeting.rank));
     for rank in ranks {
         super::write_rank(&folder, rank, &dump::dump_with_call_site(rank, "SIGUSR1"));
     }
@@ -225,9 +272,23 @@ pub(super) struct Standing {
 pub(super) fn standing(rank: u32) -> Option<Standing> {
     let place = Place::of(rank, 0, Instant::now(), None);
     let open = place.groups.iter().flat_map(|it| it.open.iter().map(move |open| (it, open)));
-    let (group, operation) = open.max_by_key(|(_, open)| (open.is_awaited, open.since_ms))?;
+    let oldest = open.max_by_key(|(_, open)| (open.is_awaited, open.since_ms));
+    if oldest.is_none_or(|(_, open)| !open.is_awaited)
+        && let Some(meeting) = meetings::of_rank(rank).first()
+    {
+        return Some(Standing {
+            title: meeting.function().unwrap_or("rendezvous").to_owned(),
+            group: meeting.group_name().to_owned(),
+            since_ms: milliseconds(meeting.began.elapsed()),
+        });
+    }
+    let (group, operation) = oldest?;
     let (title, since_ms) = (operation.named(), operation.since_ms);
-    Some(Standing { title, group: group.group.clone(), since_ms })
+    Some(Standing { title, group: group.title().to_owned(), since_ms })
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Where ranks stand, as far as they answer.
@@ -282,10 +343,11 @@ impl Root {
         self.publish(asked)?;
         self.answered.store(asked, Ordering::Relaxed);
         let dumped = self.dumped.load(Ordering::Relaxed);
-        let dumped = gather::answer(&*self.store, group.global_rank(), dumped)?;
+        let (place, rank) = ((&*self.store, ""), group.global_rank());
+        let dumped = block_on(gather::answer(place, rank, dumped))?;
         self.dumped.store(dumped, Ordering::Relaxed);
         let reported = self.reported.load(Ordering::Relaxed);
-        let reported = report::answer(&*self.store, group.global_rank(), reported)?;
+        let reported = block_on(report::answer(place, rank, reported))?;
         self.reported.store(reported, Ordering::Relaxed);
         Ok(())
     }

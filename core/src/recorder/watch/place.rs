@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use super::milliseconds;
 use serde::{Deserialize, Serialize};
 
+use crate::call_site::CallFrame;
 use crate::clock::Instant;
 use crate::held_ranks::held_at;
+use crate::recorder::meetings::{self, Meeting};
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
 /// Most operations of a group that are told.
@@ -23,12 +26,19 @@ pub(super) struct Place {
     /// Where a debugger holds it, if one does.
     #[serde(default)]
     pub(super) held: Option<String>,
+    /// The rendezvous at which it waits for others, the first of them, and for how many
+    /// milliseconds.
+    #[serde(default)]
+    pub(super) meeting: Option<(String, u64)>,
 }
 
 /// What a rank has called in a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct GroupPlace {
     pub(super) group: String,
+    /// What its user calls it, where that is something else.
+    #[serde(default)]
+    pub(super) title: Option<String>,
     /// What is not done, the oldest first; what is waited for, before all other.
     pub(super) open: Vec<CalledOperation>,
     /// The number of the first collective that is not done.
@@ -51,6 +61,9 @@ pub(super) struct CalledOperation {
     /// For a message: the global rank of the other, if it is from or to a certain one.
     pub(super) peer: Option<u32>,
     pub(super) tag: Option<u32>,
+    /// Where it was called, if that is noted: `main.rs:50 in train`.
+    #[serde(default)]
+    pub(super) site: Option<String>,
 }
 
 impl Place {
@@ -67,13 +80,19 @@ impl Place {
             let last = recorder.last_collective();
             GroupPlace {
                 group: group.name.clone(),
+                title: Some(group.shown()).filter(|title| *title != group.name),
                 first_open,
                 open: open.iter().take(MAX_OPEN).map(called).collect(),
                 last: last.as_ref().map(called),
             }
         };
         let groups = all().into_iter().filter(is_its).map(place).collect();
-        Place { answers, groups, site, held: held_at(rank) }
+        let meetings = meetings::of_rank(rank);
+        let meeting = meetings.first();
+        let site = site.or_else(|| meeting.and_then(Meeting::site));
+        let waited = |it: &Meeting| milliseconds(now.saturating_duration_since(it.began));
+        let meeting = meeting.map(|it| (it.what(), waited(it)));
+        Place { answers, groups, site, held: held_at(rank), meeting }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -91,15 +110,20 @@ impl Place {
     }
 
     /// What the rank waits for, the oldest first, and in which group.
-    pub(super) fn awaited(&self) -> Option<(&str, &CalledOperation)> {
+    pub(super) fn awaited(&self) -> Option<(&GroupPlace, &CalledOperation)> {
         let all = self.groups.iter().flat_map(|place| {
-            place.open.iter().filter(|it| it.is_awaited).map(|it| (place.group.as_str(), it))
+            place.open.iter().filter(|it| it.is_awaited).map(move |it| (place, it))
         });
         all.max_by_key(|(_, operation)| operation.since_ms)
     }
 }
 
 impl GroupPlace {
+    /// What its user calls it.
+    pub(super) fn title(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.group)
+    }
+
     /// Whether the collective of this number was called, and is not done: those between the first
     /// that is not and the last are not all told.
     pub(super) fn has_open(&self, sequence: u64) -> bool {
@@ -130,6 +154,7 @@ impl CalledOperation {
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             peer: operation.note.peer.filter(|_| is_message).map(global),
             tag: operation.note.tag,
+            site: operation.frames.first().map(CallFrame::place),
         }
     }
 

@@ -28,9 +28,8 @@ fn collective(title: &str, sequence: u64, is_awaited: bool) -> CalledOperation {
 fn place(group: &str, open: Vec<CalledOperation>, last: Option<CalledOperation>) -> Place {
     Place {
         answers: 1,
-        groups: vec![GroupPlace { group: group.to_owned(), open, last, first_open: None }],
-        site: None,
-        held: None,
+        groups: vec![GroupPlace { group: group.to_owned(), open, last, ..GroupPlace::default() }],
+        ..Place::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Places;
 use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
-use crate::recorder::GroupFacts;
+use crate::recorder::{GroupFacts, with_name};
 use crate::stall_report::{LISTED_RANKS, StallReport, say_aloud, seconds};
 
 /// The operation of which something is said, and the group that it is of.
@@ -41,6 +41,8 @@ pub(super) fn say_of(subject: &Subject, text: &str) {
 pub(super) struct Explanation {
     /// What it is, and of which group.
     pub(super) subject: String,
+    /// The name of the group.
+    group: String,
     /// This rank, if others that call the same wait for something else.
     rank: Option<u32>,
     /// The ranks that wait for it.
@@ -70,6 +72,7 @@ impl Explanation {
         concerned.truncate(LISTED_RANKS);
         StallReport {
             subject: self.subject,
+            group: self.group,
             rank: self.rank,
             text: self.sentence + &self.sites,
             waiting,
@@ -107,17 +110,21 @@ pub(super) fn stalled(
     if let Some(obstacle) = &places.obstacle {
         others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
     }
-    let site_of = |rank: u32| places.known.get(&rank).and_then(|place| place.site.clone());
+    let site_of = |rank: u32| {
+        let place = places.known.get(&rank)?;
+        place.site.clone().or_else(|| called_at(group, operation, place))
+    };
     let mut sites = Others::default();
     for &rank in &waiting {
         site_of(rank).into_iter().for_each(|site| sites.add(rank, format!("at {site}")));
     }
-    let subject = format!("{} of group {}", operation.named(), group.name);
+    let subject = format!("{} of group {}", operation.named(), group.shown());
     let who = rank_names(&waiting, 0);
     let sentence = format!("{subject}: {who} {has} waited for {waited}{others}");
     let (own_site, sites) = (site_of(own), sites.text());
     let rank = (!operation.is_collective).then_some(own);
-    Explanation { subject, rank, waiting, concerned: all, sentence, own_site, sites }
+    let group = group.name.clone();
+    Explanation { subject, group, rank, waiting, concerned: all, sentence, own_site, sites }
 }
 
 /// The ranks, as global ranks, on which the operation depends.
@@ -154,14 +161,24 @@ fn where_is(
     if operation.is_collective && here.is_some_and(|here| here.has_open(operation.sequence)) {
         return Standing::Waits;
     }
-    if let Some((name, awaited)) = place.awaited() {
+    if let Some((other, awaited)) = place.awaited() {
         let since = seconds(Duration::from_millis(awaited.since_ms));
         let what = awaited.named();
+        let site = place.site.as_ref().or(awaited.site.as_ref());
+        let site = site.map(|site| format!(", at {site}")).unwrap_or_default();
+        let title = match other.title() == group.shown() && other.group != group.name {
+            true => with_name(other.title(), &other.group),
+            false => other.title().to_owned(),
+        };
+        return Standing::Elsewhere(format!("in {what} of group {title} for {since}{site}"));
+    }
+    if let Some((what, since_ms)) = &place.meeting {
+        let since = seconds(Duration::from_millis(*since_ms));
         let site = site_of(place, ", at ");
-        return Standing::Elsewhere(format!("in {what} of group {name} for {since}{site}"));
+        return Standing::Elsewhere(format!("in {what} for {since}{site}"));
     }
     let called = match here.and_then(|here| here.last.as_ref()) {
-        None => format!("has called no collective of group {}", group.name),
+        None => format!("has called no collective of group {}", group.shown()),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
             format!("has done its part, and called {}", last.named())
         }
@@ -171,6 +188,16 @@ fn where_is(
         }
     };
     Standing::Elsewhere(called + &site_of(place, ", and is at "))
+}
+
+/// Where a rank has called the operation, if it notes that: programs whose language cannot tell
+/// where they are.
+fn called_at(group: &GroupFacts, operation: &CalledOperation, place: &Place) -> Option<String> {
+    let is_it = |it: &&CalledOperation| {
+        let same = (it.is_collective, it.sequence) == (operation.is_collective, operation.sequence);
+        same && (it.peer, it.tag) == (operation.peer, operation.tag)
+    };
+    place.group(&group.name)?.open.iter().find(is_it)?.site.clone()
 }
 
 /// Where in its program a rank is, if that is known, after these words.

@@ -14,7 +14,7 @@ use super::connection::{
 };
 #[cfg(target_os = "linux")]
 use super::local;
-use crate::stall_report::ReportedWait;
+use crate::stall_report::{ReportedWait, StallReport};
 use crate::store::deadline::{Deadline, SLICE, WaitError};
 
 /// Longest attempt to reach one address before the next is tried.
@@ -53,7 +53,8 @@ pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
                 "{store} cannot be reached ({last}); waited for {waited}. Has rank 0, or whoever \
                  else serves it, not come to the rendezvous, or ended?"
             );
-            wait.say(subject.clone(), text);
+            let report = StallReport { subject: subject.clone(), ..StallReport::default() };
+            wait.say(&text, StallReport { text: text.clone(), ..report });
         }
         match deadline.sleep(jittered(pause)) {
             Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),

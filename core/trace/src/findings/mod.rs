@@ -1,20 +1,23 @@
 //! What went wrong in a job: from its operations to sentences, the cause before what follows from
 //! it.
 //!
-//! | Looks for                                            | Module     |
-//! |------------------------------------------------------|------------|
-//! | ranks that call different things with one number     | `mismatch` |
-//! | ranks that wait in a circle                          | `waits`    |
-//! | an operation to which somebody has not come          | `hangs`    |
-//! | failures, slow ranks, ranks without a file, messages | `others`   |
+//! | Looks for                                            | Module       |
+//! |------------------------------------------------------|--------------|
+//! | ranks that call different things with one number     | `mismatch`   |
+//! | ranks that wait in a circle                          | `waits`      |
+//! | an operation to which somebody has not come          | `hangs`      |
+//! | a group to which somebody has not come               | `rendezvous` |
+//! | failures, slow ranks, ranks without a file, messages | `others`     |
 //!
 //! Knows no terminal and no drawing.
 
 mod hangs;
 mod mismatch;
 mod others;
+mod rendezvous;
 mod waits;
 
+pub(crate) use rendezvous::place as place_of_rendezvous;
 use serde::Serialize;
 
 use crate::dump::{Dump, Entry};
@@ -32,6 +35,8 @@ pub enum Kind {
     Deadlock,
     /// Ranks wait in an operation to which others have not come.
     Hang,
+    /// Ranks wait for others to join a group.
+    Rendezvous,
     /// All have come to an operation, and it has not ended everywhere.
     Unfinished,
     /// Nobody sends what a rank receives.
@@ -119,6 +124,7 @@ impl Job {
         let untold: Vec<_> =
             hangs.into_iter().filter(|hang| !is_of_a_circle(hang, &findings)).collect();
         findings.extend(untold);
+        findings.extend(rendezvous::find(self));
         findings.extend(others::lonely_messages(self, &findings));
         findings.extend(others::failures(self));
         findings.extend(others::missing_files(self, &findings));
@@ -161,7 +167,11 @@ fn mark_consequences(job: &Job, findings: &mut [Finding]) {
         .collect();
     let mut followed = Vec::new();
     for (at, finding) in findings.iter().enumerate() {
-        if !matches!(finding.kind, Kind::Hang | Kind::NotSent | Kind::NotReceived) {
+        let waits_for_ranks = matches!(
+            finding.kind,
+            Kind::Hang | Kind::NotSent | Kind::NotReceived | Kind::Rendezvous
+        );
+        if !waits_for_ranks {
             continue;
         }
         let known: Vec<_> = finding.ranks.iter().filter(|r| job.dump(**r).is_some()).collect();
@@ -215,6 +225,12 @@ fn whereabouts(job: &Job, rank: u32) -> String {
         let waited = words::duration(dump.dumped_ns - entry.created_ns);
         let (name, site) = (name(entry), words::site(entry));
         return format!("rank {rank} is in {name}{site}, for {waited}{more}{stands}");
+    }
+    if let Some(meeting) = dump.rendezvous.first() {
+        let waited = words::duration(dump.dumped_ns - meeting.since_ns);
+        let site = meeting.frames.first().map(|frame| format!(" ({})", words::frame(frame)));
+        let (what, site) = (meeting.what(), site.unwrap_or_default());
+        return format!("rank {rank} is in {what}{site}, for {waited}{stands}");
     }
     let Some(entry) = dump.entries.last() else {
         return format!("rank {rank} has issued nothing at all{stands}");
