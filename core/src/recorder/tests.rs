@@ -110,7 +110,7 @@ fn threads_that_note_at_the_same_time_lose_nothing() {
         for thread in 0..4 {
             let recorder = &recorder;
             scope.spawn(move || {
-                (0..200).for_each(|number| note_done(&recorder, &done(thread * 1000 + number)));
+                (0..200).for_each(|number| note_done(recorder, &done(thread * 1000 + number)));
             });
         }
         // Whoever reads meanwhile sees whole lines.

@@ -10,9 +10,12 @@ use crate::words;
 /// As many ranks are described one by one.
 const MAX_DESCRIBED: usize = 8;
 
+/// What a rank has told, and the rendezvous at which it waits.
+type Waiting<'dump> = (&'dump Dump, &'dump Rendezvous);
+
 /// Those of the job, in the order of the groups' names.
 pub(super) fn find(job: &Job) -> Vec<Finding> {
-    let mut found: BTreeMap<(&str, &[u32]), Vec<(&Dump, &Rendezvous)>> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, &[u32]), Vec<Waiting<'_>>> = BTreeMap::new();
     for dump in &job.dumps {
         for meeting in &dump.rendezvous {
             let key = (meeting.group.as_str(), meeting.ranks.as_slice());
@@ -22,7 +25,7 @@ pub(super) fn find(job: &Job) -> Vec<Finding> {
     found.values().filter_map(|waiting| finding(job, waiting)).collect()
 }
 
-fn finding(job: &Job, waiting: &[(&Dump, &Rendezvous)]) -> Option<Finding> {
+fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
     let (_, meeting) = waiting.first()?;
     let waits = |rank: &u32| waiting.iter().any(|(dump, _)| dump.rank == *rank);
     let is_reported =
