@@ -90,7 +90,9 @@ impl ProcessGroup {
             description: description.to_owned(),
             members: call.ranks.iter().map(global).collect(),
         };
-        meetings::within_call(call, future)
+        // What is awaited within others is as large as they are together: the stack of a thread
+        // that polls the outermost must hold none of it.
+        meetings::within_call(call, Box::pin(future))
     }
 
     /// As above, where nobody says who is late.

@@ -64,7 +64,7 @@ struct Root {
 
 /// Why ranks cannot be asked whose store is silent.
 const SILENT: &str =
-    "their store does not answer: whoever serves it, usually rank 0, is stopped or cut off";
+    "their store does not answer; whoever serves it, usually rank 0, is stopped or cut off";
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
@@ -201,20 +201,20 @@ fn look(stalls: &mut Stalls) {
     let now = Instant::now();
     let due = stalls.due(&super::all(), now);
     let roots = roots();
-    answer_all(&roots);
+    // What is due does not wait for a store that was silent before.
+    let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
+    let (silent, others): (Vec<_>, Vec<_>) = roots.iter().partition(was_silent);
+    answer_all(&others);
     if !due.is_empty() {
         stalls.report(due, &places(&roots));
     }
+    answer_all(&silent);
 }
 
-/// Tells where these ranks stand, if somebody has asked. Forgets groups that were left.
-///
-/// A store that is silent is waited for once: those that were silent before come last, and the rest
-/// of them wait for the next time.
-fn answer_all(roots: &[Arc<Root>]) {
-    let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
-    let (silent, others): (Vec<_>, Vec<_>) = roots.iter().partition(was_silent);
-    for root in others.into_iter().chain(silent) {
+/// Tells where these ranks stand, if somebody has asked. Forgets groups that were left. The first
+/// store that is silent ends it until the next time: the others may be the same.
+fn answer_all(roots: &[&Arc<Root>]) {
+    for &root in roots {
         let answered = root.answer();
         let is_silent = matches!(answered, Err(Error::StoreTimeout { .. }));
         root.is_silent.store(is_silent, Ordering::Relaxed);
