@@ -204,17 +204,17 @@ fn look(stalls: &mut Stalls) {
     // What is due does not wait for a store that was silent before.
     let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
     let (silent, others): (Vec<_>, Vec<_>) = roots.iter().partition(was_silent);
-    answer_all(&others);
+    answer_all(others);
     if !due.is_empty() {
         stalls.report(due, &places(&roots));
     }
-    answer_all(&silent);
+    answer_all(silent);
 }
 
 /// Tells where these ranks stand, if somebody has asked. Forgets groups that were left. The first
 /// store that is silent ends it until the next time: the others may be the same.
-fn answer_all(roots: &[&Arc<Root>]) {
-    for &root in roots {
+fn answer_all<'roots>(roots: impl IntoIterator<Item = &'roots Arc<Root>>) {
+    for root in roots {
         let answered = root.answer();
         let is_silent = matches!(answered, Err(Error::StoreTimeout { .. }));
         root.is_silent.store(is_silent, Ordering::Relaxed);
