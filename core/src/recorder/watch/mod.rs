@@ -163,10 +163,10 @@ impl JoinAnswers {
 
 fn look_out(limit: Option<Duration>) {
     let mut stalls = Stalls::new(limit.unwrap_or(MAX_STALL));
-    loop {
+    for turn in 0.. {
         rest(limit.map_or(LOOK_INTERVAL, |limit| LOOK_INTERVAL.min(limit)));
         // What the program does with logs may panic, and the next look may go well.
-        let _ = catch_unwind(AssertUnwindSafe(|| look(&mut stalls)));
+        let _ = catch_unwind(AssertUnwindSafe(|| look(&mut stalls, turn)));
     }
 }
 
@@ -193,7 +193,7 @@ fn rest(interval: Duration) {
     }
 }
 
-fn look(stalls: &mut Stalls) {
+fn look(stalls: &mut Stalls, turn: usize) {
     if files::take_signal() {
         write_all();
     }
@@ -208,7 +208,8 @@ fn look(stalls: &mut Stalls) {
     if !due.is_empty() {
         stalls.report(due, &places(&roots));
     }
-    answer_all(silent);
+    // Each of those in its turn: one may stay silent for ever, and another answer again.
+    answer_all(silent.get(turn % silent.len().max(1)).copied());
 }
 
 /// Tells where these ranks stand, if somebody has asked. Forgets groups that were left. The first
