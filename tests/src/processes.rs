@@ -239,7 +239,7 @@ pub fn all_went_well(ended: &[ProcessEnd]) {
 
 /// What all ranks printed: the one that went wrong first may be another than the one whose check
 /// failed.
-fn outputs(ended: &[ProcessEnd]) -> String {
+pub fn outputs(ended: &[ProcessEnd]) -> String {
     let of = |(rank, end): (usize, &ProcessEnd)| format!("rank {rank}:\n{}\n", end.output);
     ended.iter().enumerate().map(of).collect()
 }

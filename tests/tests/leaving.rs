@@ -14,7 +14,9 @@ use polyrank::distributed::{
 use polyrank::{Collective, Error, ProcessGroup, Request, SplitOptions, Tensor};
 use polyrank_tests::LIMIT;
 use polyrank_tests::folder::Folder;
-use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, with_variable};
+use polyrank_tests::processes::{
+    ProcessEnd, bare_processes, outputs, processes, report, with_variable,
+};
 
 /// How long a thread waits in the store for which nobody waits: less than a rank would wait for it.
 const OTHER_WAIT: Duration = Duration::from_secs(8);
@@ -208,6 +210,7 @@ fn a_rank_leaves_although_another_was_killed_or_stays() {
     let ended = with_variable("POLYRANK_TEST_CASE", &folder.path().display().to_string(), || {
         processes(test, 3, |group| {
             group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+            write(&format!("rank {} is done", group.rank()));
             match group.rank() {
                 // It stays for as long as the others need to leave.
                 0 => until_written("left"),
@@ -215,14 +218,19 @@ fn a_rank_leaves_although_another_was_killed_or_stays() {
                     group.shutdown().unwrap();
                     write("left");
                 }
-                _ => polyrank_tests::processes::die(),
+                _ => {
+                    // Whoever still is in an operation with a rank that is killed is told of it.
+                    until_written("rank 0 is done");
+                    until_written("rank 1 is done");
+                    polyrank_tests::processes::die()
+                }
             }
             report("left");
         })
     });
-    assert_eq!(ended[0].printed, ["left"], "{}", ended[0].output);
-    assert_eq!(ended[1].printed, ["left"], "{}", ended[1].output);
-    assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
+    assert_eq!(ended[0].printed, ["left"], "{}", outputs(&ended));
+    assert_eq!(ended[1].printed, ["left"], "{}", outputs(&ended));
+    assert_eq!(ended[2].signal, Some(9), "{}", outputs(&ended));
 }
 
 #[test]
