@@ -58,6 +58,19 @@ pub fn die() -> ! {
     unreachable!("kill -9 ends the process")
 }
 
+/// The process of rank `victim` of `group` ends as by `kill -9`, once all its ranks are through with
+/// what they did before: whoever still is in an operation with a rank that dies is told of it.
+pub fn dies_between_operations(group: &ProcessGroup, victim: u32) {
+    let store = group.get_group_store();
+    let through: Vec<String> = (0..group.size()).map(|rank| format!("through/{rank}")).collect();
+    store.set(&through[group.rank() as usize], b"").expect("the store answers");
+    if group.rank() == victim {
+        let through: Vec<&str> = through.iter().map(String::as_str).collect();
+        store.wait(&through, None).expect("the others come, too");
+        die();
+    }
+}
+
 /// Runs `rank_main` on `size` processes with the default group; how each ended, by rank. `test` is
 /// the full name of the calling test. In a started process this does not return.
 pub fn processes(test: &str, size: u32, rank_main: impl FnOnce(ProcessGroup)) -> Vec<ProcessEnd> {

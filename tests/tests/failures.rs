@@ -14,7 +14,7 @@ use polyrank::{
 };
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{
-    ProcessEnd, bare_processes, die, processes, report, with_variable,
+    ProcessEnd, bare_processes, dies_between_operations, processes, report, with_variable,
 };
 
 /// How soon every rank must know of a death: from what happened, long before any deadline.
@@ -40,15 +40,7 @@ fn broadcast(root: u32, elements: usize) -> Request {
 /// Everybody allreduces once, then `victim` is killed while the others are in `request`.
 fn killed(group: &ProcessGroup, victim: u32, request: Request) {
     group.run(allreduce(1000)).unwrap();
-    let store = group.get_group_store();
-    let through: Vec<String> = (0..group.size()).map(|rank| format!("through/{rank}")).collect();
-    store.set(&through[group.rank() as usize], b"").unwrap();
-    if group.rank() == victim {
-        // A rank that is done with an operation may leave while others are still in it.
-        let through: Vec<&str> = through.iter().map(String::as_str).collect();
-        store.wait(&through, None).unwrap();
-        die();
-    }
+    dies_between_operations(group, victim);
     let start = Instant::now();
     let error = group.run(request).unwrap_err();
     let late = start.elapsed() > SOON;

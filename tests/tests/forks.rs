@@ -19,7 +19,8 @@ use polyrank::{Error, GroupHints, ProcessGroup, SplitOptions};
 use polyrank_tests::LIMIT;
 use polyrank_tests::fork::{detach, end, fork, shared_sockets};
 use polyrank_tests::processes::{
-    ProcessEnd, bare_processes, die, is_rank, lines_of_survivors, processes, report, with_variable,
+    ProcessEnd, bare_processes, die, dies_between_operations, is_rank, lines_of_survivors,
+    processes, report, with_variable,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -104,12 +105,12 @@ fn killed_with_a_child(test: &str, victim: u32, what: fn(&ProcessGroup) -> Error
         let run = || {
             processes(test, 3, |group| {
                 sums(&group).unwrap();
-                if std::env::var(VICTIM).unwrap() == group.rank().to_string() {
+                let victim: u32 = std::env::var(VICTIM).unwrap().parse().unwrap();
+                if group.rank() == victim {
                     leave_a_child();
-                    group.barrier(()).unwrap();
-                    die();
                 }
                 group.barrier(()).unwrap();
+                dies_between_operations(&group, victim);
                 let error = what(&group);
                 report(format!("{}: {error}", error.kind()));
                 // Those that have the reason may not leave before the others have it.

@@ -10,7 +10,7 @@ use polyrank::distributed::{
     InitOptions, NewGroupOptions, destroy_process_group, init_process_group, new_group,
 };
 use polyrank::{Error, ProcessGroup};
-use polyrank_tests::processes::{bare_processes, die, processes, report};
+use polyrank_tests::processes::{bare_processes, dies_between_operations, processes, report};
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -107,9 +107,7 @@ fn a_death_is_told_to_every_group_of_its_process_and_harms_no_other() {
         };
         let (with, without) = (of(&[0, 1, 2]), of(&[0, 1]));
         with.iter().chain(&without).for_each(|group| is_usable(group, 1));
-        if group.rank() == 2 {
-            die();
-        }
+        dies_between_operations(&group, 2);
         for group in &with {
             let lost = group.allreduce(&mut [1_u32], ()).unwrap_err();
             assert!(matches!(lost, Error::RankFailed { rank: 2, .. }), "{lost}");

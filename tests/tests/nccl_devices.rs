@@ -14,7 +14,7 @@ use polyrank_tests::languages::{CASES, Language, Program, say_skipped};
 use polyrank_tests::nccl::contract::{self, allreduce, finish};
 use polyrank_tests::nccl::devices::{device_job, device_processes, device_ranks, has_device};
 use polyrank_tests::nccl::{NcclSetup, is_same_in_all_languages};
-use polyrank_tests::processes::{die, report, with_variable};
+use polyrank_tests::processes::{die, dies_between_operations, report, with_variable};
 
 fn bound() -> NcclSetup {
     NcclSetup { bound: true, ..NcclSetup::default() }
@@ -205,13 +205,7 @@ fn with_blocking_wait_the_thread_waits_for_the_device() {
 fn a_rank_dies(test: &str, elements: usize) {
     let ended = device_processes(test, 3, &NcclSetup::default(), |group| {
         finish(group, allreduce(group, 10)).unwrap();
-        let store = group.get_group_store();
-        store.set(&format!("through/{}", group.rank()), b"").unwrap();
-        if group.rank() == 2 {
-            // A rank that is done with an operation may leave while others are still in it.
-            store.wait(&["through/0", "through/1"], None).unwrap();
-            die();
-        }
+        dies_between_operations(group, 2);
         let error = finish(group, allreduce(group, elements)).unwrap_err();
         report(format!("{}: {error}", error.kind()));
         let again = group.run(allreduce(group, 1)).unwrap_err();

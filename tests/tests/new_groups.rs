@@ -11,7 +11,7 @@ use polyrank::distributed::{NewGroupOptions, new_group};
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup, SplitOptions};
 use polyrank_tests::LIMIT;
-use polyrank_tests::processes::{die, processes, report, with_variable};
+use polyrank_tests::processes::{die, dies_between_operations, processes, report, with_variable};
 
 /// Runs `rank_main` on `size` ranks of this process, each with a client of its own of a TCP store.
 fn over_tcp<R: Send>(size: u32, rank_main: impl Fn(&ProcessGroup) -> R + Sync) -> Vec<R> {
@@ -385,9 +385,7 @@ fn a_rank_that_is_known_to_be_gone_is_not_waited_for_and_the_others_may_go_on() 
     let test = "a_rank_that_is_known_to_be_gone_is_not_waited_for_and_the_others_may_go_on";
     let ended = processes(test, 3, |group| {
         group.barrier(()).unwrap();
-        if group.rank() == 1 {
-            die();
-        }
+        dies_between_operations(&group, 1);
         group.barrier(()).unwrap_err();
         let with_it = group.split_group(&[0, 1, 2], SplitOptions::default()).map(drop);
         report(kind_of(&with_it.unwrap_err()));

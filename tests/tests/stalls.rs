@@ -13,7 +13,8 @@ use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{GroupOptions, ProcessGroup};
 use polyrank_tests::processes::{
-    ProcessEnd, bare_processes, die, is_rank, processes, report, with_variable,
+    ProcessEnd, bare_processes, die, dies_between_operations, is_rank, processes, report,
+    with_variable,
 };
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
@@ -294,9 +295,7 @@ fn where_an_operation_fails_each_rank_writes_what_it_has_called() {
     with_variable("POLYRANK_TRACE_DIR", folder.path().to_str().unwrap(), || {
         job(test, 3, |group| {
             group.barrier(()).unwrap();
-            if group.rank() == 1 {
-                die();
-            }
+            dies_between_operations(&group, 1);
             group.allreduce(&mut [1.0], ()).unwrap_err();
             std::process::exit(0);
         })

@@ -10,7 +10,7 @@ use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, ProcessGroup, ReduceOp, WorkResult};
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{
-    ProcessEnd, die, lines_of_survivors, processes, report, with_variable,
+    ProcessEnd, die, dies_between_operations, lines_of_survivors, processes, report, with_variable,
 };
 
 /// Where ranks find a store that none of them hosts: this test's.
@@ -115,9 +115,7 @@ fn the_host_of_the_store_is_killed() {
     let ended = ranks(test, 3, |group, store| {
         let _ = group.get_reconfigure_handle().unwrap();
         reduces(&group);
-        if group.rank() == 0 {
-            die();
-        }
+        dies_between_operations(&group, 0);
         assert!(group.barrier(()).is_err());
         // Without a limit: that the host is gone ends them.
         names_the_host(&group.agree(1, Some(Duration::ZERO)).unwrap_err(), 0);
@@ -176,9 +174,7 @@ fn is_killed_after_reconfigure(test: &str, victim: u32) {
         let handles = exchange(&group, &store, "first", &all);
         group.reconfigure(ReconfigureOptions::new(1, handles)).unwrap().wait(None).unwrap();
         reduces(&group);
-        if group.rank() == victim {
-            die();
-        }
+        dies_between_operations(&group, victim);
         assert!(group.barrier(()).is_err());
         // The eldest hosts the store.
         match group.agree(5, Some(LIMIT)) {

@@ -6,7 +6,7 @@
 
 use polyrank::{DType, Error, ProcessGroup, ReduceOp, Tensor};
 use polyrank_tests::processes::{
-    all_went_well, die, lines_of_survivors, processes, report, with_variable,
+    all_went_well, dies_between_operations, lines_of_survivors, processes, report, with_variable,
 };
 use polyrank_tests::windows::{MAPPED_ELEMENTS as ELEMENTS, WAYS};
 
@@ -187,9 +187,7 @@ fn after_a_death(
             // All have come so far, and have got something from the victim.
             window.get(&mut [1_f32], 1, 0).unwrap();
             window.fence().unwrap();
-            if group.rank() == 1 {
-                die();
-            }
+            dies_between_operations(&group, 1);
             let error = loop {
                 if let Err(error) = call(&window) {
                     break error;
