@@ -35,7 +35,8 @@ const MAX_WITHOUT_FRAMES: u32 = 16;
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
     /// parts while the spin budget lasts. Those that sleep are woken first: while they wake up,
-    /// this rank does its part, and `meanwhile`, which costs nothing where it has to wait anyway.
+    /// this rank does its part. `meanwhile` is called while what this rank shows is on its way to
+    /// the others, which costs least.
     pub(super) fn try_small(
         &mut self,
         transport: &mut dyn Transport,
@@ -62,18 +63,20 @@ impl State {
             exchange.publish_progress(self.issued);
         }
         let fingerprint_there = over_board(fingerprint);
-        let has_shown = match small.gives() {
-            true => memory.read(|given| exchange.board.show(sequence, &fingerprint_there, given)),
-            false => exchange.board.show(sequence, &fingerprint_there, &[]),
+        let is_written = match small.gives() {
+            true => memory.read(|given| exchange.board.write(sequence, &fingerprint_there, given)),
+            false => exchange.board.write(sequence, &fingerprint_there, &[]),
         };
-        if !has_shown {
+        if !is_written {
             return SmallAttempt::Declined;
         }
+        meanwhile(sequence);
+        // Whether the others sleep is read after they can see what was written.
+        exchange.board.fence();
         (self.issued, self.tried) = (sequence, Some(sequence));
         if self.wake_immediately(transport) {
             return SmallAttempt::Shown;
         }
-        meanwhile(sequence);
         let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
         if !exchange.polls(small, sequence, spin) {
             return SmallAttempt::Shown;

@@ -61,7 +61,16 @@ pub trait Board: Send {
     fn size(&self) -> u32;
     /// Shows `payload`, at most [`BOARD_BYTES`], for operation `sequence`; false if a rank may
     /// still have to read what is in the slot. Sequence numbers rise.
-    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
+    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool {
+        let is_written = self.write(sequence, fingerprint, payload);
+        if is_written {
+            self.fence();
+        }
+        is_written
+    }
+    /// As [`Board::show`], but a [`Board::fence`] has to follow before this rank looks whether
+    /// others sleep. Until the others see it, which takes its time, there is time for other things.
+    fn write(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
     /// Changes what this rank shows for operation `sequence` to `payload`, as many words as before,
     /// each of which others see as it was or as it is now. Visible to them before what is written
     /// after it.
@@ -136,7 +145,7 @@ impl Board for NoBoard {
     fn size(&self) -> u32 {
         match *self {}
     }
-    fn show(&mut self, _: u64, _: &Fingerprint, _: &[u8]) -> bool {
+    fn write(&mut self, _: u64, _: &Fingerprint, _: &[u8]) -> bool {
         match *self {}
     }
     fn change(&mut self, _: u64, _: &[u8]) {

@@ -231,7 +231,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         self.memories.len() as u32
     }
 
-    fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool {
+    fn write(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool {
         if !self.have_passed(sequence.saturating_sub(BOARD_PLACES)) {
             return false;
         }
@@ -244,8 +244,6 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         }
         own.write(place + BYTES_AT, payload);
         own.store(place, sequence);
-        // The check whether the others sleep comes after the number is visible to them.
-        own.fence();
         true
     }
 
