@@ -241,7 +241,7 @@ pub(crate) async fn init_process_group_if(
         possible?;
         let (_, group_options) = group_options(&options, DEFAULT_NAME)?;
         let site = without_members::site(&options)?;
-        let group = ProcessGroup::without_members_at(site, name, group_options)?;
+        let group = ProcessGroup::without_members_at(site, name, group_options, String::new())?;
         return without_members::enter(group);
     }
     let made = form(possible, &options, name, DEFAULT_NAME).await?;
@@ -327,7 +327,7 @@ pub(crate) async fn new_group_if(
         device: options.device,
         name: options.group_name,
         backend_options: options.backend_options,
-        description: Some(options.description.unwrap_or_else(|| "undefined".into())),
+        description: options.description,
         ..SplitOptions::default()
     };
     let backend = options.backend.as_deref().map(str::parse::<BackendSpec>).transpose();

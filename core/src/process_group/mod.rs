@@ -117,7 +117,10 @@ struct Inner {
     /// Where the members come from, if the group was reconfigured.
     origins: Option<reconfigure::Origins>,
     description: String,
+    /// Empty if none was given.
     rank: u32,
+    /// What it is said to be then.
+    undescribed: String,
     /// Global ranks of the members, by group rank.
     members: Vec<u32>,
     /// Rejects every request once the group was left.
@@ -185,7 +188,8 @@ impl ProcessGroup {
 
     /// Free text that describes what the group is for.
     pub fn group_desc(&self) -> &str {
-        &self.inner.description
+        let Inner { description, undescribed, .. } = &**self.inner;
+        if description.is_empty() { undescribed } else { description }
     }
 
     /// The device that the group was bound to, if any.

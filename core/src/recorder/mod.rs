@@ -133,7 +133,7 @@ pub(crate) struct RecordedEnd {
 }
 
 impl GroupFacts {
-    /// What its user calls it: its description, if that says more than its name.
+    /// What its user calls it: its description, if it has one.
     fn title(&self) -> &str {
         group_title(&self.name, &self.description)
     }
@@ -161,13 +161,9 @@ fn with_name(title: &str, name: &str) -> String {
     format!("{title} ({name})")
 }
 
-/// What its user calls a group of this name and description.
+/// What its user calls a group of this name and description, which is empty if none was given.
 fn group_title<'a>(name: &'a str, description: &'a str) -> &'a str {
-    // What groups have where no description was given: PyTorch's word, or their parent's name.
-    match matches!(description, "" | "undefined") || description.ends_with(":split") {
-        true => name,
-        false => description,
-    }
+    if description.is_empty() { name } else { description }
 }
 
 impl RecordedOperation {
