@@ -139,7 +139,7 @@ impl GroupFacts {
     }
 
     /// As its title, with the name where other groups of this process are called the same.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let is_shared = |other: &Arc<Recorder>| {
             let other = other.group();
             other.name != self.name && other.title() == self.title()
@@ -292,6 +292,11 @@ impl Recorder {
     fn last_collective(&self) -> Option<RecordedOperation> {
         let is_collective = |it: &RecordedOperation| it.note.kind == OperationKind::Collective;
         self.operations().into_iter().rfind(is_collective)
+    }
+
+    /// The watch has looked: who asked whether something is done may do so no longer.
+    fn note_look(&self) {
+        self.pending().note_look();
     }
 
     /// What is not done.

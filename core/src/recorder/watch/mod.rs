@@ -150,7 +150,9 @@ fn look(stalls: &mut Stalls, turn: usize) {
     }
     snapshot::write();
     let now = Instant::now();
-    let due = stalls.due(&super::all(), now);
+    let recorders = super::all();
+    let due = stalls.due(&recorders, now);
+    recorders.iter().for_each(|recorder| recorder.note_look());
     let roots = roots();
     // What is due does not wait for a store that was silent before.
     let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
