@@ -27,7 +27,7 @@ use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
 use crate::stall_report::{MAX_STALL, stall_limit};
-use crate::store::{PrefixStore, Store};
+use crate::store::{PrefixStore, Store, does_not_answer};
 pub(crate) use answers::Answers;
 use place::Place;
 use stalls::Stalls;
@@ -59,10 +59,6 @@ struct Root {
     /// Whether the store did not answer when it was asked last.
     is_silent: AtomicBool,
 }
-
-/// Why ranks cannot be asked whose store is silent.
-const SILENT: &str =
-    "their store does not answer; whoever serves it, usually rank 0, is stopped or cut off";
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
@@ -267,9 +263,9 @@ fn places(roots: &[Arc<Root>]) -> Places {
     }
     for root in roots {
         let asked = match root.is_silent.load(Ordering::Relaxed) {
-            true => Err(SILENT.to_owned()),
+            true => Err(root.silence()),
             false => root.ask(roots, &mut places.known).map_err(|error| match error {
-                Error::StoreTimeout { .. } => SILENT.to_owned(),
+                Error::StoreTimeout { .. } => root.silence(),
                 other => other.to_string(),
             }),
         };
@@ -291,6 +287,12 @@ impl Root {
             };
             answers.answer(&*self.store, group.global_rank(), question).await
         })
+    }
+
+    /// Why ranks cannot be asked whose store is silent.
+    fn silence(&self) -> String {
+        let at = self.store.server_address().map(|address| format!(" at {address}"));
+        does_not_answer(&format!("their store{}", at.unwrap_or_default()))
     }
 
     /// Asks the ranks that are not `known`, and waits until they have answered, or for
