@@ -241,7 +241,7 @@ pub(crate) async fn init_process_group_if(
         possible?;
         let (_, group_options) = group_options(&options, DEFAULT_NAME)?;
         let site = without_members::site(&options)?;
-        let group = ProcessGroup::without_members_at(site, name, group_options)?;
+        let group = ProcessGroup::without_members_at(site, name, group_options, String::new())?;
         return without_members::enter(group);
     }
     let made = form(possible, &options, name, DEFAULT_NAME).await?;
@@ -327,7 +327,7 @@ pub(crate) async fn new_group_if(
         device: options.device,
         name: options.group_name,
         backend_options: options.backend_options,
-        description: Some(options.description.unwrap_or_else(|| "undefined".into())),
+        description: options.description,
         ..SplitOptions::default()
     };
     let backend = options.backend.as_deref().map(str::parse::<BackendSpec>).transpose();
@@ -377,11 +377,16 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// # Errors
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
-    match take(group)? {
-        RemovedGroups::Group(group) => group.leave(None).await,
-        RemovedGroups::Unregistered(group) => group.shutdown_async().await,
-        RemovedGroups::Worlds(worlds) => leave_all(worlds, BROKEN_LIMIT).await,
-    }
+    let removed = take(group)?;
+    let Some(group) = removed.first() else { return Ok(()) };
+    let leave = async {
+        match removed {
+            RemovedGroups::Group(group) => group.leave(None).await,
+            RemovedGroups::Unregistered(group) => group.shutdown_async().await,
+            RemovedGroups::Worlds(worlds) => leave_all(worlds, BROKEN_LIMIT).await,
+        }
+    };
+    group.within_call("destroy_process_group", leave).await
 }
 
 /// What is not registered any more, and is to be left.
@@ -390,6 +395,17 @@ enum RemovedGroups {
     /// One that was made in another way than by `new_group`.
     Unregistered(ProcessGroup),
     Worlds(Vec<World>),
+}
+
+impl RemovedGroups {
+    /// The one by which the call that leaves them is known; none if there are none.
+    fn first(&self) -> Option<ProcessGroup> {
+        match self {
+            RemovedGroups::Group(group) | RemovedGroups::Unregistered(group) => Some(group.clone()),
+            // The default group is the last one.
+            RemovedGroups::Worlds(worlds) => worlds.last().map(|world| world.group.clone()),
+        }
+    }
 }
 
 fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
@@ -442,17 +458,21 @@ pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<(
         Some(group) => take_unregistered(group)?,
         None => take(group)?,
     };
-    // What the others ran differently matters no more.
-    let _ = match left {
-        RemovedGroups::Group(group) | RemovedGroups::Unregistered(group) => {
-            group.abort();
-            group.shutdown_async().await
-        }
-        RemovedGroups::Worlds(worlds) => {
-            worlds.iter().flat_map(|world| &world.groups).for_each(ProcessGroup::abort);
-            leave_all(worlds, ABORT_LIMIT).await
+    let Some(group) = left.first() else { return Ok(()) };
+    let leave = async {
+        match left {
+            RemovedGroups::Group(group) | RemovedGroups::Unregistered(group) => {
+                group.abort();
+                group.shutdown_async().await
+            }
+            RemovedGroups::Worlds(worlds) => {
+                worlds.iter().flat_map(|world| &world.groups).for_each(ProcessGroup::abort);
+                leave_all(worlds, ABORT_LIMIT).await
+            }
         }
     };
+    // What the others ran differently matters no more.
+    let _ = group.within_call("abort_process_group", leave).await;
     Ok(())
 }
 

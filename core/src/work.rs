@@ -301,6 +301,7 @@ impl Work {
     pub fn is_completed(&self) -> bool {
         let Some(inner) = &self.inner else { return true };
         if !inner.whole.is_done() {
+            inner.whole.note_polled();
             let now = Instant::now();
             for (completion, backend) in &inner.parts {
                 backend.wait(completion, Some(now));

@@ -58,8 +58,8 @@ pub fn die() -> ! {
     unreachable!("kill -9 ends the process")
 }
 
-/// The process of rank `victim` of `group` ends as by `kill -9`, once all its ranks are through with
-/// what they did before: whoever still is in an operation with a rank that dies is told of it.
+/// The process of rank `victim` of `group` ends as by `kill -9`, once all its ranks are through
+/// with what they did before: whoever still is in an operation with a rank that dies is told of it.
 pub fn dies_between_operations(group: &ProcessGroup, victim: u32) {
     let store = group.get_group_store();
     let through: Vec<String> = (0..group.size()).map(|rank| format!("through/{rank}")).collect();

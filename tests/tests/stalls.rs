@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::{Debug, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use polyrank::distributed::{BreakpointOptions, NewGroupOptions, breakpoint, new_group};
+use polyrank::distributed::{
+    BreakpointOptions, NewGroupOptions, breakpoint, destroy_process_group, new_group,
+};
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{GroupOptions, ProcessGroup};
@@ -26,6 +29,9 @@ struct Log;
 
 /// The group whose store the log tells.
 static GROUP: OnceLock<ProcessGroup> = OnceLock::new();
+
+/// What is done when something was said, where the log tells no group's store.
+static ON_SAID: OnceLock<fn()> = OnceLock::new();
 
 struct Text(String);
 
@@ -55,6 +61,7 @@ impl Subscriber for Log {
         let mut text = Text(String::new());
         event.record(&mut text);
         report(&text.0);
+        ON_SAID.get().into_iter().for_each(|then| then());
         if let Some(group) = GROUP.get() {
             let store = group.get_group_store().clone_store().unwrap();
             store.add(&said_by(group.rank()), 1).unwrap();
@@ -417,4 +424,139 @@ fn a_rank_at_its_breakpoint_is_named() {
         // The first may have come before the other rank.
         assert!(said(&ended, rank).contains(&expected), "{}", ended[rank].output);
     }
+}
+
+#[test]
+fn who_asks_again_and_again_whether_it_is_done_is_told_who_is_missing() {
+    let test = "who_asks_again_and_again_whether_it_is_done_is_told_who_is_missing";
+    let ended = job(test, 2, |group| {
+        if group.rank() == 1 {
+            until_said(group, &[0]);
+        }
+        let work = group.allreduce_async(vec![1.0], ()).unwrap();
+        while !work.is_completed() {
+            std::thread::yield_now();
+        }
+    });
+    let expected = "allreduce #1 of group default_pg: rank 0 has waited for N s; \
+                    rank 1 has called no collective of group default_pg";
+    assert_eq!(said(&ended, 0)[0], expected, "{}", ended[0].output);
+    assert!(ended[1].printed.is_empty(), "{}", ended[1].output);
+}
+
+#[test]
+fn who_has_not_come_to_a_monitored_barrier_is_named() {
+    let test = "who_has_not_come_to_a_monitored_barrier_is_named";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let ended = with_variable("POLYRANK_TEST_FILE", path.to_str().unwrap(), || {
+        job(test, 3, |group| {
+            if group.rank() == 2 {
+                until_said(group, &[0, 1]);
+                let path = std::env::var("POLYRANK_TEST_FILE").unwrap();
+                group.dump(Some(path.as_ref())).unwrap();
+            }
+            group.monitored_barrier(None, false).unwrap();
+        })
+    });
+    let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let subject = "monitored_barrier of group default_pg";
+    let waits = &trace["ranks"][0]["rendezvous"][0];
+    assert_eq!((&waits["subject"], &waits["missing"]), (&json!(subject), &json!([2])));
+    for rank in [0, 1] {
+        let said = said(&ended, rank);
+        let expected = format!("{subject}: rank {rank} has waited for N s; rank 2 has not come");
+        assert_eq!(said[0], expected, "{}", ended[rank].output);
+        assert_eq!(said.last().unwrap(), &format!("{subject} waits no longer, after N s"));
+    }
+}
+
+/// Runs rank 1 of a job whose rank 0 serves the store, and is stopped until rank 1 has said
+/// something.
+fn job_with_a_stopped_store(test: &str, rank_main: impl FnOnce(&ProcessGroup)) -> Vec<ProcessEnd> {
+    if is_rank() {
+        tracing::subscriber::set_global_default(Log).unwrap();
+    }
+    with_variable("POLYRANK_STALL_REPORT", "1", || {
+        processes(test, 2, |group| {
+            // From now on it has the connection of these, too.
+            group.monitored_barrier(None, false).unwrap();
+            let store = group.get_group_store();
+            if group.rank() == 0 {
+                HOST.set(std::process::id()).unwrap();
+                store.set("id", std::process::id().to_string().as_bytes()).unwrap();
+                // The other stops it, and lets it go on.
+                store.wait(&["go on"], None).unwrap();
+                return;
+            }
+            let id = String::from_utf8(store.get("id").unwrap()).unwrap();
+            HOST.set(id.parse().unwrap()).unwrap();
+            ON_SAID.set(|| signal_host("-CONT")).unwrap();
+            signal_host("-STOP");
+            // It has no answer, and is read when the host goes on.
+            store.set("go on", b"").unwrap();
+            rank_main(&group);
+        })
+    })
+}
+
+/// The process that serves the store.
+static HOST: OnceLock<u32> = OnceLock::new();
+
+fn signal_host(signal: &str) {
+    let id = HOST.get().unwrap().to_string();
+    let _ = std::process::Command::new("kill").args([signal, &id]).status();
+}
+
+#[test]
+fn a_stopped_store_is_named_in_a_monitored_barrier() {
+    let test = "a_stopped_store_is_named_in_a_monitored_barrier";
+    let ended = job_with_a_stopped_store(test, |group| {
+        // The other does not come.
+        let limit = Duration::from_millis(1);
+        group.monitored_barrier(Some(limit), false).unwrap_err();
+    });
+    let said = said(&ended, 1);
+    let first = &said[0];
+    let subject = "monitored_barrier of group default_pg";
+    let begins = first.starts_with(&format!("{subject}: rank 1 has waited for N s; the store at "));
+    let ends = first
+        .ends_with(" does not answer; whoever serves it, usually rank 0, is stopped or cut off");
+    assert!(begins && ends, "{}", ended[1].output);
+    assert_eq!(said.last().unwrap(), &format!("{subject} waits no longer, after N s"));
+}
+
+#[test]
+fn a_stopped_store_is_named_where_a_group_is_left() {
+    let test = "a_stopped_store_is_named_where_a_group_is_left";
+    let ended = job_with_a_stopped_store(test, |_| {
+        destroy_process_group(None).unwrap();
+        std::process::exit(0);
+    });
+    let said = said(&ended, 1);
+    let begin =
+        "destroy_process_group of group default_pg: rank 1 has waited for N s; the store at ";
+    assert!(said[0].starts_with(begin), "{}", ended[1].output);
+    let over = "destroy_process_group of group default_pg waits no longer, after N s";
+    assert_eq!(said[1], over);
+}
+
+#[test]
+fn a_store_that_accepts_a_client_and_never_answers_is_named() {
+    let test = "a_store_that_accepts_a_client_and_never_answers_is_named";
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+        bare_processes(test, 1, || {
+            // The system accepts connections, and nobody reads from them.
+            let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+            let options = TcpStoreOptions::new("127.0.0.1", silent.local_addr().unwrap().port());
+            let error = TcpStore::new(options.timeout(Duration::from_secs(2))).unwrap_err();
+            report(error);
+        })
+    });
+    let ProcessEnd { output, printed, .. } = &ended[0];
+    let why = "a connection is accepted there, and nobody answers";
+    assert!(output.contains("polyrank: the store at 127.0.0.1:"), "{output}");
+    let said = format!(" cannot be reached ({why}); waited for 0.5 s. Is rank 0, or whoever else");
+    assert!(output.contains(&said), "{output}");
+    assert!(printed[0].ends_with(why), "{output}");
 }

@@ -29,13 +29,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
         event.record(&mut facts);
         for span in context.event_scope(event).into_iter().flatten() {
             if let Some(around) = span.extensions().get::<Facts>() {
-                facts.rank = facts.rank.or(around.rank);
-                facts.group = facts.group.take().or_else(|| around.group.clone());
-                if facts.operation.is_none() {
-                    facts.operation.clone_from(&around.operation);
-                    facts.comm_name.clone_from(&around.comm_name);
-                    facts.sequence = facts.sequence.or(around.sequence);
-                }
+                facts.add(around);
             }
         }
         delivery::deliver(Record {
@@ -63,6 +57,25 @@ struct Facts {
     operation: Option<String>,
     sequence: Option<u64>,
     comm_name: Option<String>,
+}
+
+impl Facts {
+    /// Adds what is told around it, unless that is of another group or rank.
+    fn add(&mut self, around: &Facts) {
+        let is_other_group =
+            self.group.as_ref().zip(around.group.as_ref()).is_some_and(|(own, other)| own != other);
+        let is_other_rank = self.rank.zip(around.rank).is_some_and(|(own, other)| own != other);
+        if is_other_group || is_other_rank {
+            return;
+        }
+        self.rank = self.rank.or(around.rank);
+        self.group = self.group.take().or_else(|| around.group.clone());
+        if self.operation.is_none() {
+            self.operation.clone_from(&around.operation);
+            self.comm_name.clone_from(&around.comm_name);
+            self.sequence = self.sequence.or(around.sequence);
+        }
+    }
 }
 
 impl Visit for Facts {
@@ -101,5 +114,31 @@ impl Visit for Facts {
             }
             name => write!(self.values, " {name}={value:?}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn facts(group: Option<&str>, operation: Option<&str>) -> Facts {
+        let [group, operation] = [group, operation].map(|text| text.map(str::to_owned));
+        Facts { group, operation, ..Facts::default() }
+    }
+
+    #[test]
+    fn what_is_told_around_an_event_is_its_own_unless_that_is_of_another_group() {
+        let around =
+            Facts { rank: Some(2), sequence: Some(3), ..facts(Some("dp"), Some("barrier")) };
+        for group in [None, Some("dp")] {
+            let mut event = facts(group, None);
+            event.add(&around);
+            assert_eq!((event.rank, event.sequence), (Some(2), Some(3)));
+            assert_eq!(event.group.unwrap() + &event.operation.unwrap(), "dpbarrier");
+        }
+        let mut other = facts(Some("tp"), None);
+        other.add(&around);
+        assert_eq!((other.rank, other.operation, other.sequence), (None, None, None));
     }
 }

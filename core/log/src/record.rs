@@ -108,7 +108,10 @@ impl Record {
             (None, Some(group)) => format!("group {group}: "),
             (None, None) => String::new(),
         };
-        who + &self.operation_title().map(|title| format!("{title}: ")).unwrap_or_default()
+        // A number without an operation is of whatever is said.
+        let number = || self.sequence.map(|number| format!("#{number}"));
+        let what = self.operation_title().or_else(number);
+        who + &what.map(|what| format!("{what}: ")).unwrap_or_default()
     }
 }
 
@@ -168,6 +171,8 @@ mod tests {
         assert_eq!(warning.line(), "polyrank: it is slow");
         let info = record(Level::INFO, Some(2), Some("dp"));
         assert_eq!(info.line(), "polyrank: info transport::tcp: rank 2 of group dp: it is slow");
+        let numbered = Record { sequence: Some(3), ..record(Level::WARN, Some(2), Some("dp")) };
+        assert_eq!(numbered.line(), "polyrank: rank 2 of group dp: #3: it is slow");
         let debug = record(Level::DEBUG, Some(2), None);
         assert_eq!(debug.line(), "polyrank: debug transport::tcp: rank 2: it is slow");
     }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
@@ -12,6 +12,10 @@ use crate::generated::error::{Error, Result};
 
 type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
 
+/// Who asks whether it is done counts as waiting until the watch has looked so often: it does once
+/// a second, and programs may ask seldom.
+const LOOKS_PER_POLL: u8 = 5;
+
 /// Whether an operation is done, and how it ended. Completed once.
 #[derive(Default)]
 pub struct Completion {
@@ -20,6 +24,8 @@ pub struct Completion {
     asked: AtomicBool,
     /// Whether somebody waits for its end, or is to be told of it.
     awaited: AtomicBool,
+    /// For how many more looks of the watch whoever asked whether it is done counts as waiting.
+    polled: AtomicU8,
     /// Sender of a received message, -1 if this is not a receive or it is not here yet.
     source_rank: AtomicI64,
     state: Mutex<State>,
@@ -141,10 +147,24 @@ impl Completion {
         self.awaited.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody waits for its end, or did, or is to be told of it.
+    /// Somebody asks whether it is done, and will again, perhaps.
+    pub(crate) fn note_polled(&self) {
+        self.polled.store(LOOKS_PER_POLL, Ordering::Relaxed);
+    }
+
+    /// The watch has looked.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn note_look(&self) {
+        let left = self.polled.load(Ordering::Relaxed);
+        // Who asks at this very moment asks again, or waits no longer.
+        self.polled.store(left.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Whether somebody waits for its end, or did, or is to be told of it, or has asked for it
+    /// lately.
     #[cfg(feature = "tcp")]
     pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::Relaxed)
+        self.awaited.load(Ordering::Relaxed) || self.polled.load(Ordering::Relaxed) > 0
     }
 
     /// The error it ended with, if it has.

@@ -86,6 +86,7 @@ impl ProcessGroup {
         let global = |&rank: &u32| self.global_rank(rank).unwrap_or(rank);
         let call = MeetingCall {
             function: call.function.clone(),
+            makes_group: true,
             group: call.group.clone(),
             description: description.to_owned(),
             members: call.ranks.iter().map(global).collect(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::create::own_connection;
 use super::{Inner, ProcessGroup};
-use crate::backend::OpenComparison;
+use crate::backend::{self, OpenComparison};
 use crate::clock::Instant;
 use crate::generated::error::Result;
 use crate::store::{PrefixStore, Store};
@@ -107,6 +107,13 @@ impl OpenComparisons {
 }
 
 impl ProcessGroup {
+    /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
+    pub(super) fn comparison_deadline(&self) -> Option<Instant> {
+        let Inner { store_prefix, open_comparisons, .. } = &**self.inner;
+        let is_last = store_prefix.is_empty() || open_comparisons.is_over();
+        is_last.then(backend::deadline)
+    }
+
     /// The open comparisons of all groups split from the same root group.
     pub(crate) fn open_comparisons(&self) -> &OpenComparisons {
         &self.inner.open_comparisons

@@ -126,6 +126,8 @@ pub(super) struct Origin {
     pub(super) store_prefix: String,
     /// What is known of the ranks of the root group.
     pub(super) liveness: Option<Arc<Liveness>>,
+    /// What its description is said to be if none was given.
+    pub(super) undescribed: String,
 }
 
 /// Where the ranks of a group that was not made out of another note that they live.
@@ -233,7 +235,7 @@ impl ProcessGroup {
         options: GroupOptions,
         origin: Origin,
     ) -> Result<ProcessGroup> {
-        let Origin { obstacle, share, open_comparisons, siblings, store_prefix, liveness } = origin;
+        let Origin { obstacle, share, store_prefix, liveness, .. } = origin;
         let possible = obstacle.map_or_else(|| options.check(), Err);
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
@@ -280,16 +282,17 @@ impl ProcessGroup {
         };
         let identity = named_identity(name);
         let store = Arc::new(GroupStore::new(name, store));
-        siblings.add(&store);
+        origin.siblings.add(&store);
         let inner = Inner {
             rank,
             members,
             liveness,
             store,
             cuda,
-            open_comparisons,
-            siblings,
+            open_comparisons: origin.open_comparisons,
+            siblings: origin.siblings,
             store_prefix,
+            undescribed: origin.undescribed,
             ..Inner::first(identity, name, options, cpu)
         };
         Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
@@ -309,14 +312,16 @@ impl ProcessGroup {
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
         let site = near.map_or_else(|| Site::at(None, None), Site::near);
-        Self::without_members_at(site, name, options)
+        Self::without_members_at(site, name, options, String::new())
     }
 
-    /// As [`ProcessGroup::without_members`], for a process that others meet at `site`.
+    /// As [`ProcessGroup::without_members`], for a process that others meet at `site`. If it has no
+    /// description, it is said to be `undescribed`.
     pub(crate) fn without_members_at(
         site: Site,
         name: &str,
         options: GroupOptions,
+        undescribed: String,
     ) -> Result<ProcessGroup> {
         options.check()?;
         options.backend.available()?;
@@ -324,7 +329,7 @@ impl ProcessGroup {
         let why = "yet: it was made with enable_reconfigure";
         let identity = next_identity();
         let cpu = Arc::new(Memberless::new(cpu.as_str(), name, why));
-        let inner = Inner::first(identity, name, options, cpu);
+        let inner = Inner { undescribed, ..Inner::first(identity, name, options, cpu) };
         let group = ProcessGroup { inner: Arc::new(Memberships::new(inner, site)) };
         if !group.supports_reconfigure() {
             let who = format!("a group of {}", group.backend_config());
@@ -359,6 +364,7 @@ impl Inner {
             shared_name: name.into(),
             origins: None,
             description: options.description.clone(),
+            undescribed: String::new(),
             rank: 0,
             members: Vec::new(),
             store: Arc::new(GroupStore::without_members(name)),
@@ -397,6 +403,7 @@ impl Inner {
             recorder: self.recorder.clone(),
             exchanges_handles: self.exchanges_handles.clone(),
             description: self.description.clone(),
+            undescribed: self.undescribed.clone(),
             timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),
             ..Inner::first(self.identity, &self.name, self.options.clone(), self.cpu.clone())
         }

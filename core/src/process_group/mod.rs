@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use crate::backend::Envelope;
 use crate::backend::registry::BackendSpec;
-use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving};
+use crate::backend::{Backend, Capabilities, IssueOptions, Leaving};
 use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
@@ -48,6 +48,7 @@ mod hooks;
 mod host_staging;
 mod kept_memory;
 mod labels;
+mod late_ranks;
 mod left_out;
 mod liveness;
 mod memberships;
@@ -116,7 +117,10 @@ struct Inner {
     shared_name: String,
     /// Where the members come from, if the group was reconfigured.
     origins: Option<reconfigure::Origins>,
+    /// Empty if none was given.
     description: String,
+    /// What it is said to be then.
+    undescribed: String,
     rank: u32,
     /// Global ranks of the members, by group rank.
     members: Vec<u32>,
@@ -185,7 +189,8 @@ impl ProcessGroup {
 
     /// Free text that describes what the group is for.
     pub fn group_desc(&self) -> &str {
-        &self.inner.description
+        let Inner { description, undescribed, .. } = &**self.inner;
+        if description.is_empty() { undescribed } else { description }
     }
 
     /// The device that the group was bound to, if any.
@@ -328,6 +333,10 @@ impl ProcessGroup {
     /// As [`ProcessGroup::shutdown`].
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
         self.unless_inherited()?;
+        self.run_within_call("shutdown", || self.shutdown_by(limit))
+    }
+
+    fn shutdown_by(&self, limit: Duration) -> Result<()> {
         let compare_until = self.comparison_deadline();
         let settled = match compare_until {
             Some(until) if !limit.is_zero() => block_on(self.settle_comparisons(until)),
@@ -356,7 +365,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub async fn shutdown_async(&self) -> Result<()> {
-        self.leave(self.comparison_deadline()).await
+        self.within_call("shutdown", self.leave(self.comparison_deadline())).await
     }
 
     /// As [`ProcessGroup::shutdown_async`]. Waits until `compare_until` for ranks that have not
@@ -382,13 +391,6 @@ impl ProcessGroup {
         let _ = self.leave_meeting(broken).await;
         self.close_meeting();
         ended
-    }
-
-    /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
-    fn comparison_deadline(&self) -> Option<Instant> {
-        let Inner { store_prefix, open_comparisons, .. } = &**self.inner;
-        let is_last = store_prefix.is_empty() || open_comparisons.is_over();
-        is_last.then(backend::deadline)
     }
 
     /// The group was left, and that `ended` so.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::ProcessGroup;
 use super::composed::of_whole;
 use super::failure_watch::FailureWatch;
+use super::late_ranks::LateRanks;
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
 use crate::generated::error::{Error, Result};
@@ -53,6 +54,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         self.require_members("monitored_barrier")?;
         let barrier = self.pass_monitored_barrier(timeout, wait_all_ranks);
+        let barrier = self.within_call("monitored_barrier", barrier);
         describe_error(self.among_members("monitored_barrier", barrier).await)
     }
 
@@ -77,7 +79,8 @@ impl ProcessGroup {
             Ok(store) => (store, Ok(())),
             Err(error) => (self.get_group_store(), Err(error)),
         };
-        let barrier = Barrier { group: self, store: &*store, number, limit, failure: &failure };
+        let (failure, late) = (&failure, &self.late_ranks("monitored_barrier"));
+        let barrier = Barrier { group: self, store: &*store, number, limit, failure, late };
         let passed = match opened {
             Ok(()) => barrier.run(wait_all_ranks).await,
             Err(_) if failure.error().is_some() => barrier.run(wait_all_ranks).await,
@@ -157,6 +160,7 @@ struct Barrier<'a> {
     limit: Duration,
     /// Ends waits in the store when the group fails.
     failure: &'a FailureWatch,
+    late: &'a LateRanks<'a>,
 }
 
 impl Barrier<'_> {
@@ -173,6 +177,8 @@ impl Barrier<'_> {
         let mut missing = ranks.clone();
         loop {
             missing = self.not_arrived(&missing).await?;
+            self.late.note(&missing);
+            self.say_who_is_late().await?;
             if missing.is_empty()
                 || self.group.is_broken()
                 || !self.wait_for(&missing, until).await?
@@ -212,6 +218,8 @@ impl Barrier<'_> {
     async fn follow(&self) -> Result<()> {
         let until = clock::after(self.limit.saturating_add(ARRIVAL_GRACE));
         while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
+            self.late.note(&[0]);
+            self.say_who_is_late().await?;
             if self.group.is_broken() || !self.wait_for(&[0], until).await? {
                 self.decide(&self.failure("Rank 0", &[0])).await?;
                 break;
@@ -226,6 +234,7 @@ impl Barrier<'_> {
                 let found = self.store.get_async(&verdict).await?;
                 return self.result_of(Verdict::decode(&found));
             }
+            self.say_who_is_late().await?;
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
                 let found = self.decide(&self.failure("Rank 0", &[0])).await?;
@@ -274,6 +283,16 @@ impl Barrier<'_> {
         };
         let message = format!("[Rank 0]: {who} failed to pass monitoredBarrier {when}");
         Verdict::Failed { missing, message }
+    }
+
+    /// Says who has not come, when this rank has waited for long.
+    async fn say_who_is_late(&self) -> Result<()> {
+        if self.late.is_due() {
+            let is_other = |rank: &u32| *rank != self.group.rank();
+            let others: Vec<u32> = (0..self.group.size()).filter(is_other).collect();
+            self.late.say(&self.not_arrived(&others).await?);
+        }
+        Ok(())
     }
 
     async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {

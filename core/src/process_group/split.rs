@@ -24,7 +24,7 @@ pub struct SplitOptions {
     pub timeout: Option<Duration>,
     /// Name of the child; made of the parent's name and the members by default.
     pub name: Option<String>,
-    /// Free text; the parent's name and `split` by default.
+    /// Free text. Without it, [`ProcessGroup::group_desc`] says the parent's name and `split`.
     pub description: Option<String>,
     /// Which backend serves which device; the parent's by default.
     pub backend: Option<BackendSpec>,
@@ -99,8 +99,7 @@ impl ProcessGroup {
     ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
-        let description =
-            options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
+        let description = options.description.clone().unwrap_or_default();
         let group_options = self.options_of_child(&options, description.clone(), timeout);
         // A backend that is not there is an error on all ranks, members or not.
         let possible = group_options.check().and_then(|()| group_options.backend.available());
@@ -145,8 +144,15 @@ impl ProcessGroup {
         let open_comparisons = self.inner.open_comparisons.clone();
         let siblings = self.inner.siblings.clone();
         let (store_prefix, liveness) = (self.child_prefix(name), self.inner.liveness.clone());
-        let obstacle = None;
-        let origin = Origin { obstacle, share, open_comparisons, siblings, store_prefix, liveness };
+        let origin = Origin {
+            obstacle: None,
+            share,
+            open_comparisons,
+            siblings,
+            store_prefix,
+            liveness,
+            undescribed: self.undescribed(function),
+        };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(self.meeting_for(&call, &description, made)).await;
         let made = made.inspect(|_| bound.lift());
@@ -179,6 +185,14 @@ impl ProcessGroup {
         why
     }
 
+    /// What a group that `function` has made is said to be if nobody has said it: PyTorch's words.
+    fn undescribed(&self, function: &str) -> String {
+        match function {
+            "new_group" => "undefined".to_owned(),
+            _ => format!("{}:split", self.group_name()),
+        }
+    }
+
     /// How many groups of these members were split off, with this one.
     fn count_split(&self, membership: &str) -> u32 {
         let mut splits = self.inner.splits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,14 +204,14 @@ impl ProcessGroup {
     /// As [`ProcessGroup::split_by`], a group without members.
     pub(crate) fn split_without_members(&self, options: SplitOptions) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
-        let description =
-            options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
+        let description = options.description.clone().unwrap_or_default();
         let count = self.count_split("");
         let name = options.name.clone();
         name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name))?;
         let name = name.unwrap_or_else(|| format!("{}:new:{count}", self.group_name()));
         let options = self.options_of_child(&options, description, timeout);
-        ProcessGroup::without_members_at(self.inner.site.again(&*self.inner.store), &name, options)
+        let site = self.inner.site.again(&*self.inner.store);
+        ProcessGroup::without_members_at(site, &name, options, self.undescribed("new_group"))
     }
 
     /// What the new group of `ranks` shares with this one, where all ranks split a communicator.

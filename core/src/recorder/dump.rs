@@ -82,6 +82,7 @@ fn config_of(group: &GroupFacts) -> Value {
     json!({
         "name": group.name,
         "desc": description(group),
+        "title": group.title(),
         "ranks": format!("{:?}", group.members),
         "backend": group.backend,
         "epoch": group.epoch,

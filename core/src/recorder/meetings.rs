@@ -13,12 +13,15 @@ use crate::context;
 use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::process_mutex::ProcessMutex;
 
-/// Of which call a rendezvous is: of groups that are made out of others.
+/// Of which call a rendezvous is: of groups that are made out of others, and of calls in which all
+/// ranks of a group meet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeetingCall {
     /// What was called: `new_group`.
     pub(crate) function: String,
-    /// The name of the new group.
+    /// Whether it makes the group.
+    pub(crate) makes_group: bool,
+    /// The name of the new group, or of the one that meets.
     pub(crate) group: String,
     /// What its user says it is.
     pub(crate) description: String,
@@ -80,9 +83,24 @@ pub(super) fn of_rank(rank: u32) -> Vec<Meeting> {
 impl OpenMeeting {
     /// The rendezvous of `group`, at which this thread waits as this of so many ranks from now on.
     pub(crate) fn begin(group: &str, (rank, size): (u32, u32)) -> OpenMeeting {
-        let call = context::innermost(&CALLS);
+        let call: Option<Arc<MeetingCall>> = context::innermost(&CALLS);
         let members = call.as_ref().map(|call| call.members.clone());
         let members = members.unwrap_or_else(|| (0..size).collect());
+        OpenMeeting::open(call, group, rank, members)
+    }
+
+    /// One at which no group is made: the ranks of a group meet in a call of all of them.
+    pub(crate) fn of_call(call: MeetingCall, rank: u32) -> OpenMeeting {
+        let (group, members) = (call.group.clone(), call.members.clone());
+        OpenMeeting::open(Some(Arc::new(call)), &group, rank, members)
+    }
+
+    fn open(
+        call: Option<Arc<MeetingCall>>,
+        group: &str,
+        rank: u32,
+        members: Vec<u32>,
+    ) -> OpenMeeting {
         // A level that cannot be read is an error where groups are made.
         let is_noted = get_debug_level() == Ok(DebugLevel::Detail);
         let meeting = Meeting {
@@ -142,12 +160,16 @@ impl Meeting {
         self.call.as_ref().map_or(&self.group, |call| &call.group)
     }
 
-    /// "group 'default_pg'", "new_group of ranks 0, 1", "new_group of group tp (ranks 0, 1)".
+    /// "group 'default_pg'", "new_group of ranks 0, 1", "new_group of group tp (ranks 0, 1)",
+    /// "monitored_barrier of group tp".
     pub(crate) fn subject(&self) -> String {
         let Some(call) = &self.call else { return format!("group '{}'", self.group) };
-        let MeetingCall { function, group, description, members } = &**call;
-        let ranks = rank_names(members, 0);
+        let MeetingCall { function, makes_group, group, description, members } = &**call;
         let title = group_title(group, description);
+        if !makes_group {
+            return format!("{function} of group {title}");
+        }
+        let ranks = rank_names(members, 0);
         // What was numbered for want of a name says nothing to its user.
         match title == group && group.contains(":split:") {
             true => format!("{function} of {ranks}"),

@@ -133,13 +133,13 @@ pub(crate) struct RecordedEnd {
 }
 
 impl GroupFacts {
-    /// What its user calls it: its description, if that says more than its name.
+    /// What its user calls it: its description, if it has one.
     fn title(&self) -> &str {
         group_title(&self.name, &self.description)
     }
 
     /// As its title, with the name where other groups of this process are called the same.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let is_shared = |other: &Arc<Recorder>| {
             let other = other.group();
             other.name != self.name && other.title() == self.title()
@@ -161,13 +161,9 @@ fn with_name(title: &str, name: &str) -> String {
     format!("{title} ({name})")
 }
 
-/// What its user calls a group of this name and description.
+/// What its user calls a group of this name and description, which is empty if none was given.
 fn group_title<'a>(name: &'a str, description: &'a str) -> &'a str {
-    // What groups have where no description was given: PyTorch's word, or their parent's name.
-    match matches!(description, "" | "undefined") || description.ends_with(":split") {
-        true => name,
-        false => description,
-    }
+    if description.is_empty() { name } else { description }
 }
 
 impl RecordedOperation {
@@ -296,6 +292,11 @@ impl Recorder {
     fn last_collective(&self) -> Option<RecordedOperation> {
         let is_collective = |it: &RecordedOperation| it.note.kind == OperationKind::Collective;
         self.operations().into_iter().rfind(is_collective)
+    }
+
+    /// The watch has looked: who asked whether something is done may do so no longer.
+    fn note_look(&self) {
+        self.pending().note_look();
     }
 
     /// What is not done.

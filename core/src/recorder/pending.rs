@@ -82,6 +82,15 @@ impl PendingOperations {
         recorded.filter(|operation| operation.end.is_none()).collect()
     }
 
+    /// The watch has looked at those that have not ended.
+    pub(super) fn note_look(&self) {
+        for (_, state) in self.all.iter().skip(self.settled) {
+            if let State::Open(open) = state {
+                open.completion.note_look();
+            }
+        }
+    }
+
     /// Releases the completions of those that have ended, from the oldest on.
     fn settle(&mut self) {
         while let Some((number, state)) = self.all.get_mut(self.settled) {

@@ -9,7 +9,7 @@ use crate::blocking::unblock;
 use crate::call_site::call_site;
 use crate::generated::error::Result;
 use crate::recorder::meetings::{Meeting, OpenMeeting};
-use crate::recorder::watch::{JoinAnswers, listen, look_after_process};
+use crate::recorder::watch::{Answers, listen, look_after_process};
 use crate::stall_report::{ReportedWait, StallReport};
 use crate::store::Store;
 
@@ -17,7 +17,7 @@ use crate::store::Store;
 pub(super) struct LateReport {
     wait: ReportedWait,
     meeting: OpenMeeting,
-    answers: JoinAnswers,
+    answers: Answers,
 }
 
 impl LateReport {
@@ -25,7 +25,7 @@ impl LateReport {
     pub(super) fn new(keys: &Keys<'_>, ranks: (u32, u32)) -> LateReport {
         listen();
         let meeting = OpenMeeting::begin(keys.group_name, ranks);
-        LateReport { wait: ReportedWait::new(), meeting, answers: JoinAnswers::default() }
+        LateReport { wait: ReportedWait::new(), meeting, answers: Answers::before_group() }
     }
 
     /// How long may be waited before the next look: `pause` at most.

@@ -1,6 +1,7 @@
 //! What a process has said of what it waits for long, in a file for the launcher, which says it
 //! once for all ranks. Knows nothing of how it was found out.
 
+mod call;
 mod said;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::variable;
 use crate::process_mutex::ProcessMutex;
 use crate::whole_file;
+pub(crate) use call::WaitingCall;
 pub(crate) use said::{MAX_STALL, ReportedWait, say_aloud, seconds};
 pub use said::{stall_limit, taken_back};
 

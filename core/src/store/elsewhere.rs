@@ -7,6 +7,8 @@ use super::request::perform;
 use super::{Store, StoreReply, StoreRequest};
 use crate::blocking::{WaitMode, unblock};
 use crate::generated::error::Result;
+#[cfg(feature = "tcp")]
+use crate::stall_report::WaitingCall;
 
 /// Runs `request` through the store's blocking methods: here, if the caller blocks, else on another
 /// thread, if the store can be shared with one.
@@ -15,7 +17,15 @@ pub(super) async fn run<S: Store + ?Sized>(
     request: StoreRequest<'_>,
 ) -> Result<StoreReply> {
     match store.share().filter(|_| WaitMode::current() == WaitMode::Await) {
-        Some(store) => unblock(detached(store, request)).await,
+        Some(store) => {
+            let run = detached(store, request);
+            #[cfg(feature = "tcp")]
+            let run = {
+                let call = WaitingCall::present();
+                move || WaitingCall::continued(call, run)
+            };
+            unblock(run).await
+        }
         None => perform(store, request),
     }
 }

@@ -243,6 +243,10 @@ impl Store for GroupStore {
         self.underlying().ok()?.local_address()
     }
 
+    fn server_address(&self) -> Option<String> {
+        self.underlying().ok()?.server_address()
+    }
+
     fn socket_url(&self) -> Option<String> {
         self.underlying().ok()?.socket_url()
     }

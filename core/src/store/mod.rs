@@ -22,6 +22,8 @@ mod prefix;
 )]
 mod protocol;
 mod request;
+#[cfg(feature = "tcp")]
+mod silence;
 #[cfg(test)]
 pub(crate) mod suite;
 mod table;
@@ -59,6 +61,8 @@ pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
+#[cfg(feature = "tcp")]
+pub(crate) use silence::does_not_answer;
 #[cfg(all(feature = "tcp", feature = "internals", target_os = "linux"))]
 #[doc(hidden)]
 pub use tcp::raise_open_files;
@@ -129,6 +133,11 @@ pub trait Store: Send + Sync {
     /// of a store that is reached over a WebSocket.
     #[doc(hidden)]
     fn socket_url(&self) -> Option<String> {
+        None
+    }
+    /// Where its server listens, as `host:port`, where that is known.
+    #[doc(hidden)]
+    fn server_address(&self) -> Option<String> {
         None
     }
     /// Runs `request`, and may answer later. A store whose methods block runs it on another thread,

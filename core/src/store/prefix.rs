@@ -74,6 +74,10 @@ impl Store for PrefixStore {
         self.store.local_address()
     }
 
+    fn server_address(&self) -> Option<String> {
+        self.store.server_address()
+    }
+
     fn socket_url(&self) -> Option<String> {
         self.store.socket_url()
     }

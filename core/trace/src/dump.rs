@@ -70,6 +70,8 @@ pub struct Group {
     pub name: String,
     /// What its user says it is.
     pub description: String,
+    /// What its user calls it.
+    pub title: String,
     /// The job's ranks that are its members, in the order of their ranks in the group.
     pub ranks: Vec<u32>,
     /// How often its members were replaced.
@@ -78,17 +80,6 @@ pub struct Group {
     pub last_enqueued: Option<u64>,
     /// Why the group failed.
     pub failure: Option<String>,
-}
-
-impl Group {
-    /// What its user calls it: the description, if one was given, or else the name.
-    #[must_use]
-    pub fn title(&self) -> &str {
-        let description = self.description.as_str();
-        // PyTorch's word for none, and what groups that are split off say without one.
-        let is_none = matches!(description, "" | "undefined") || description.ends_with(":split");
-        if is_none { &self.name } else { description }
-    }
 }
 
 /// How far an operation has come.

@@ -183,7 +183,7 @@ impl Job {
         }
         let group = |((name, epoch, ranks), places): ((String, u64, Vec<u32>), BTreeMap<_, _>)| {
             let first = places.iter().find_map(|(rank, at)| self.dump(*rank)?.groups.get(*at));
-            let description = first.map_or(name.as_str(), Group::title).to_owned();
+            let description = first.map_or(&name, |group: &Group| &group.title).clone();
             let (title, lasts) = (String::new(), BTreeMap::new());
             JobGroup { title, name, description, epoch, ranks, places, lasts }
         };

@@ -155,9 +155,14 @@ fn groups(root: &Field<'_>) -> Result<Vec<Group>, TraceError> {
         // PyTorch's has -1 for none.
         let last = last.map(|field| field.signed()).transpose()?;
         let failure = of_status("failure")?.flatten().map(|field| field.text()).transpose()?;
+        let description = text("desc")?.unwrap_or_else(|| name.clone());
+        // PyTorch's files do not say it, whose word for no description this is.
+        let is_described = !matches!(description.as_str(), "" | "undefined");
+        let untitled = || if is_described { &description } else { &name }.clone();
         found.push(Group {
             id: id.to_owned(),
-            description: text("desc")?.unwrap_or_else(|| name.clone()),
+            title: text("title")?.unwrap_or_else(untitled),
+            description,
             name,
             ranks: members(&field.need("ranks")?)?,
             epoch: field.get("epoch")?.map(|field| field.number()).transpose()?.unwrap_or(0),

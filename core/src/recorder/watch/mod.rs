@@ -6,6 +6,7 @@
 //! says what follows from all that. They answer whether they wait or compute, as long as their
 //! process runs. All that goes through the store in which the first group of the job met.
 
+mod answers;
 mod place;
 mod stalls;
 #[cfg(test)]
@@ -14,19 +15,20 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::sites::{self, Question};
-use super::{GroupFacts, Recorder, dump, files, gather, meetings, report, snapshot};
-use crate::blocking::{block_on, unblock};
+use super::{GroupFacts, Recorder, dump, files, meetings, snapshot};
+use crate::blocking::block_on;
 use crate::call_site::{are_frames_wanted, call_site};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
 use crate::stall_report::{MAX_STALL, stall_limit};
-use crate::store::{PrefixStore, Store};
+use crate::store::{PrefixStore, Store, does_not_answer};
+pub(crate) use answers::Answers;
 use place::Place;
 use stalls::Stalls;
 
@@ -48,12 +50,8 @@ struct Root {
     recorder: Weak<Recorder>,
     /// It is closed with the group.
     store: Arc<dyn Store>,
-    /// What stood at [`ASKED`] when this rank last answered.
-    answered: AtomicI64,
-    /// The last request for all that it remembers that this rank has answered.
-    dumped: AtomicI64,
-    /// The last question for what it does and has counted that it has answered.
-    reported: AtomicI64,
+    /// What this rank has answered.
+    answers: Mutex<Answers>,
     /// Where its operations were called, as far as others have asked for that.
     told_sites: Mutex<BTreeSet<Question>>,
     /// Whether it could not be seen lately who asks for that.
@@ -61,10 +59,6 @@ struct Root {
     /// Whether the store did not answer when it was asked last.
     is_silent: AtomicBool,
 }
-
-/// Why ranks cannot be asked whose store is silent.
-const SILENT: &str =
-    "their store does not answer; whoever serves it, usually rank 0, is stopped or cut off";
 
 static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
@@ -78,11 +72,9 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         // What does not answer soon must not keep the watch from saying what it knows.
         store.set_timeout(STORE_LIMIT);
         let store = Arc::new(PrefixStore::new(PREFIX, store));
-        let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
-        let (reported, told_sites) = (AtomicI64::new(0), Mutex::default());
+        let (answers, told_sites) = (Mutex::default(), Mutex::default());
         let (is_deaf, is_silent) = (AtomicBool::new(false), AtomicBool::new(false));
-        let root =
-            Root { recorder, store, answered, dumped, reported, told_sites, is_deaf, is_silent };
+        let root = Root { recorder, store, answers, told_sites, is_deaf, is_silent };
         ROOTS.lock().push(Arc::new(root));
     }
     look_after_process();
@@ -114,51 +106,6 @@ pub(crate) fn forget(recorder: &Arc<Recorder>) {
 /// Prepares for what a signal asks for, before there is a group.
 pub(crate) fn listen() {
     files::listen();
-}
-
-/// What a rank has answered that waits for the others of its first group: nobody else answers for
-/// it yet.
-#[derive(Default)]
-pub(crate) struct JoinAnswers {
-    asked: i64,
-    dumped: i64,
-    reported: i64,
-}
-
-impl JoinAnswers {
-    /// The number of the last question in `store`, that of the group, if it was not answered.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) async fn question(&self, store: &dyn Store) -> Result<Option<i64>> {
-        let key = format!("{PREFIX}/{ASKED}");
-        // Looking makes no key.
-        if !store.check_async(&[&key]).await? {
-            return Ok(None);
-        }
-        let asked = store.add_async(&key, 0).await?;
-        Ok((asked != self.asked).then_some(asked))
-    }
-
-    /// Answers it as `rank`.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) async fn answer(
-        &mut self,
-        store: &dyn Store,
-        rank: u32,
-        question: i64,
-    ) -> Result<()> {
-        let prefix = format!("{PREFIX}/");
-        let place = move || Ok(Place::of(rank, question, Instant::now(), call_site()).encode());
-        let place = unblock(place).await?;
-        store.set_async(&format!("{prefix}{}", key_of(rank)), &place).await?;
-        self.asked = question;
-        self.dumped = gather::answer((store, &prefix), rank, self.dumped).await?;
-        self.reported = report::answer((store, &prefix), rank, self.reported).await?;
-        Ok(())
-    }
 }
 
 fn look_out(limit: Option<Duration>) {
@@ -199,7 +146,9 @@ fn look(stalls: &mut Stalls, turn: usize) {
     }
     snapshot::write();
     let now = Instant::now();
-    let due = stalls.due(&super::all(), now);
+    let recorders = super::all();
+    let due = stalls.due(&recorders, now);
+    recorders.iter().for_each(|recorder| recorder.note_look());
     let roots = roots();
     // What is due does not wait for a store that was silent before.
     let was_silent = |root: &&Arc<Root>| root.is_silent.load(Ordering::Relaxed);
@@ -314,9 +263,9 @@ fn places(roots: &[Arc<Root>]) -> Places {
     }
     for root in roots {
         let asked = match root.is_silent.load(Ordering::Relaxed) {
-            true => Err(SILENT.to_owned()),
+            true => Err(root.silence()),
             false => root.ask(roots, &mut places.known).map_err(|error| match error {
-                Error::StoreTimeout { .. } => SILENT.to_owned(),
+                Error::StoreTimeout { .. } => root.silence(),
                 other => other.to_string(),
             }),
         };
@@ -330,27 +279,20 @@ fn places(roots: &[Arc<Root>]) -> Places {
 impl Root {
     /// Tells where this rank stands, if somebody has asked since it last told.
     fn answer(&self) -> Result<()> {
-        // Looking makes no key.
-        if !self.store.check(&[ASKED])? {
-            return Ok(());
-        }
-        let asked = self.store.add(ASKED, 0)?;
-        if asked == self.answered.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
-            return Ok(());
-        };
-        self.publish(asked)?;
-        self.answered.store(asked, Ordering::Relaxed);
-        let dumped = self.dumped.load(Ordering::Relaxed);
-        let (place, rank) = ((&*self.store, ""), group.global_rank());
-        let dumped = block_on(gather::answer(place, rank, dumped))?;
-        self.dumped.store(dumped, Ordering::Relaxed);
-        let reported = self.reported.load(Ordering::Relaxed);
-        let reported = block_on(report::answer(place, rank, reported))?;
-        self.reported.store(reported, Ordering::Relaxed);
-        Ok(())
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        block_on(async {
+            let Some(question) = answers.question(&*self.store).await? else { return Ok(()) };
+            let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
+                return Ok(());
+            };
+            answers.answer(&*self.store, group.global_rank(), question).await
+        })
+    }
+
+    /// Why ranks cannot be asked whose store is silent.
+    fn silence(&self) -> String {
+        let at = self.store.server_address().map(|address| format!(" at {address}"));
+        does_not_answer(&format!("their store{}", at.unwrap_or_default()))
     }
 
     /// Asks the ranks that are not `known`, and waits until they have answered, or for
@@ -425,15 +367,6 @@ impl Root {
         };
         let mut told = self.told_sites.lock().unwrap_or_else(PoisonError::into_inner);
         sites::answer(&self.store, group.global_rank(), &mut told)
-    }
-
-    fn publish(&self, answers: i64) -> Result<()> {
-        let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
-            return Ok(());
-        };
-        let rank = group.global_rank();
-        self.store
-            .set(&key_of(rank), &Place::of(rank, answers, Instant::now(), call_site()).encode())
     }
 }
 

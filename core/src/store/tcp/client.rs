@@ -487,7 +487,7 @@ impl Client {
 
     /// Another connection to the same server, which holds this client's member keys for it.
     fn open_another(&self, deadline: &Deadline) -> Result<Connection, Fault> {
-        let mut connection = connect::attempt(&self.host, self.port, deadline)?;
+        let mut connection = connect::attempt(&self.host, self.port, deadline, None)?;
         for key in self.members().iter() {
             connection.request.kind(Kind::Add);
             connection.request.blob(&[PREFIX, key.as_bytes()]);

@@ -19,6 +19,13 @@ use crate::store::deadline::{Deadline, SLICE, WaitError};
 
 /// Longest attempt to reach one address before the next is tried.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// What is wrong with a server that takes a connection and says nothing, and why that may be.
+const SILENT: (&str, &str) = (
+    "a connection is accepted there, and nobody answers",
+    "Is rank 0, or whoever else serves it, stopped or cut off?",
+);
+/// Why there may be no server.
+const ABSENT: &str = "Has rank 0, or whoever else serves it, not come to the rendezvous, or ended?";
 /// First pause between rounds of attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest pause, for a server that thousands may look for at the same time over a network.
@@ -30,39 +37,39 @@ const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 /// Connects and validates; tries again until `deadline`.
 pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
     let mut pause = FIRST_PAUSE;
-    let mut last = "no answer".to_owned();
+    let mut obstacle = ("no answer".to_owned(), ABSENT);
     let (mut wait, store) = (ReportedWait::new(), format!("the store at {host}:{port}"));
-    let subject = format!("a client of {store}");
     loop {
-        last = match attempt(host, port, deadline) {
+        // Who accepts connections and never answers takes as long as an attempt may.
+        let mut is_silent = false;
+        let mut meanwhile = || {
+            is_silent = true;
+            report(&mut wait, &store, SILENT);
+        };
+        obstacle = match attempt(host, port, deadline, Some(&mut meanwhile)) {
             Ok(connection) => {
-                wait.end(&subject);
+                wait.end(&client_of(&store));
                 return Ok(connection);
             }
             Err(Fault::Expired(WaitError::Interrupted)) => {
                 return Err(WaitError::Interrupted.into());
             }
+            Err(Fault::Expired(WaitError::TimedOut)) if is_silent => {
+                (SILENT.0.to_owned(), SILENT.1)
+            }
             // The attempt that the deadline cut off knows less than one before it.
-            Err(Fault::Expired(WaitError::TimedOut)) => last,
-            Err(Fault::Closed(why) | Fault::Malformed(why)) => why,
+            Err(Fault::Expired(WaitError::TimedOut)) => obstacle,
+            Err(Fault::Closed(why) | Fault::Malformed(why)) => (why, ABSENT),
             Err(fault @ Fault::NoFiles) => return Err(fault),
         };
-        if wait.is_due() {
-            let waited = wait.waited();
-            let text = format!(
-                "{store} cannot be reached ({last}); waited for {waited}. Has rank 0, or whoever \
-                 else serves it, not come to the rendezvous, or ended?"
-            );
-            let report = StallReport { subject: subject.clone(), ..StallReport::default() };
-            wait.say(&text, StallReport { text: text.clone(), ..report });
-        }
+        report(&mut wait, &store, (&obstacle.0, obstacle.1));
         match deadline.sleep(jittered(pause)) {
             Ok(()) => pause = (pause * 3 / 2).min(max_pause(host, port)),
             Err(WaitError::TimedOut) => {
-                let waited_ms = deadline.limit_ms();
+                let (waited_ms, why) = (deadline.limit_ms(), obstacle.0);
                 return Err(Fault::Closed(format!(
                     "The client socket has timed out after {waited_ms}ms while trying to \
-                     connect to ({host}, {port}): {last}"
+                     connect to ({host}, {port}): {why}"
                 )));
             }
             Err(why) => return Err(why.into()),
@@ -70,10 +77,25 @@ pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
     }
 }
 
+/// Says that a `store` cannot be reached, why, and what may be the matter, if it has been waited
+/// for long.
+fn report(wait: &mut ReportedWait, store: &str, (why, cause): (&str, &str)) {
+    if wait.is_due() {
+        let waited = wait.waited();
+        let text = format!("{store} cannot be reached ({why}); waited for {waited}. {cause}");
+        let report = StallReport { subject: client_of(store), ..StallReport::default() };
+        wait.say(&text, StallReport { text: text.clone(), ..report });
+    }
+}
+
+fn client_of(store: &str) -> String {
+    format!("a client of {store}")
+}
+
 /// Connects and validates; tries again only where nothing says that the server is gone.
 pub(super) fn open_known(host: &str, port: u16, deadline: &Deadline) -> Opened {
     loop {
-        match attempt(host, port, deadline) {
+        match attempt(host, port, deadline, None) {
             // A silent host is asked again.
             Err(Fault::Expired(WaitError::TimedOut))
                 if deadline.remaining().is_none_or(|left| !left.is_zero()) => {}
@@ -82,8 +104,15 @@ pub(super) fn open_known(host: &str, port: u16, deadline: &Deadline) -> Opened {
     }
 }
 
-/// Connects and validates, trying every address of `host` once.
-pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Opened {
+/// Connects and validates, trying every address of `host` once. As long as a server does not answer
+/// that accepts connections, `meanwhile` is called now and then, or it is said.
+pub(super) fn attempt(
+    host: &str,
+    port: u16,
+    deadline: &Deadline,
+    mut meanwhile: Option<&mut dyn FnMut()>,
+) -> Opened {
+    let server = format!("{host}:{port}");
     let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;
@@ -93,12 +122,14 @@ pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Opened {
             Fault::Closed(why) => Fault::Closed(format!("{address}: {why}")),
             other => other,
         });
-        match connected.and_then(|socket| Connection::validate(socket, deadline)) {
+        let meanwhile = meanwhile.as_mut().map(|it| &mut **it as &mut dyn FnMut());
+        let validate = |socket| Connection::validate(socket, &server, deadline, meanwhile);
+        match connected.and_then(validate) {
             Err(fault @ (Fault::Expired(WaitError::Interrupted) | Fault::NoFiles)) => {
                 return Err(fault);
             }
             Err(fault) => last = fault,
-            Ok(connection) => return nearest(connection, deadline),
+            Ok(connection) => return nearest(connection, &server, deadline),
         }
     }
     Err(last)
@@ -106,9 +137,9 @@ pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Opened {
 
 /// The same server over a socket of this host, if it is on this host and has one.
 #[cfg(target_os = "linux")]
-fn nearest(mut connection: Connection, deadline: &Deadline) -> Opened {
+fn nearest(mut connection: Connection, server: &str, deadline: &Deadline) -> Opened {
     let Some(socket) = local::find(&mut connection, deadline)? else { return Ok(connection) };
-    match Connection::validate(socket, deadline) {
+    match Connection::validate(socket, server, deadline, None) {
         Ok(mut nearer) => {
             nearer.local_address = connection.local_address;
             Ok(nearer)
@@ -119,7 +150,7 @@ fn nearest(mut connection: Connection, deadline: &Deadline) -> Opened {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn nearest(connection: Connection, _: &Deadline) -> Result<Connection, Fault> {
+fn nearest(connection: Connection, _: &str, _: &Deadline) -> Result<Connection, Fault> {
     Ok(connection)
 }
 

@@ -16,6 +16,7 @@ use crate::fork;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
 use crate::store::interrupt;
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
+use crate::store::silence::Silence;
 
 /// Bytes read at once; larger values are read straight to where they go.
 const INPUT_BYTES: usize = 16 << 10;
@@ -63,6 +64,11 @@ pub(super) struct Connection {
     socket: Socket,
     /// The number of forks before it was made.
     forks: u32,
+    /// Where the server listens, as `host:port`.
+    server: String,
+    /// Whether it may take as long to answer as it likes: a key is waited for, or it is said
+    /// elsewhere that it does not answer.
+    is_patient: bool,
     poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
     pub(super) local_address: Option<IpAddr>,
@@ -96,13 +102,21 @@ impl Connection {
         local.is_some() && local == address(self.socket.peer_addr())
     }
 
-    /// A connection over `socket`, whose server is asked whether it is one.
-    pub(super) fn validate(socket: Socket, deadline: &Deadline) -> Result<Self, Fault> {
+    /// A connection over `socket`, whose server, at `host:port`, is asked whether it is one. As
+    /// long as it does not answer, `meanwhile` is called now and then, or it is said.
+    pub(super) fn validate(
+        socket: Socket,
+        server: &str,
+        deadline: &Deadline,
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Result<Self, Fault> {
         let local = socket.local_addr().ok().and_then(|address| address.as_socket());
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
             socket,
             forks: fork::forks(),
+            server: server.to_owned(),
+            is_patient: false,
             poll_policy: AdaptivePoll::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
@@ -117,6 +131,11 @@ impl Connection {
         let limit = deadline.remaining().map_or(HANDSHAKE, |left| left.min(HANDSHAKE));
         let limit = Deadline::after(limit.max(Duration::from_millis(1)));
         connection.send(&[], &limit)?;
+        if let Some(meanwhile) = meanwhile {
+            while !poll_for(&connection.socket, PollFlags::IN, limit.slice(SLICE)?)? {
+                meanwhile();
+            }
+        }
         let echo: [u8; 4] = connection.array(&limit)?;
         if echo == NO_ROOM {
             return Err(Fault::Closed(
@@ -133,10 +152,19 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Runs `exchange`, in which the server may take as long to answer as it likes.
+    pub(super) fn patiently<R>(&mut self, exchange: impl FnOnce(&mut Self) -> R) -> R {
+        self.is_patient = true;
+        let result = exchange(self);
+        self.is_patient = false;
+        result
+    }
+
     /// Sends `self.request` and `value` after it, and empties the former.
     pub(super) fn send(&mut self, value: &[u8], deadline: &Deadline) -> Result<(), Fault> {
         let mut sent = 0;
         let total = self.request.len() + value.len();
+        let mut silence = None;
         while sent < total {
             let head = &self.request[sent.min(self.request.len())..];
             let tail = &value[sent.saturating_sub(self.request.len())..];
@@ -153,6 +181,7 @@ impl Connection {
                 // The socket's own limit of one slice has passed.
                 Err(Errno::AGAIN) => {
                     deadline.slice(SLICE)?;
+                    silence.get_or_insert_with(|| Silence::of(&self.server)).look();
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(Fault::Closed(error.to_string())),
@@ -172,7 +201,8 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Write);
         self.unread = 0..0;
         loop {
-            match receive(&self.socket, &mut self.poll_policy, &mut self.input, deadline) {
+            let server = (&self.socket, unless_patient(&self.server, self.is_patient));
+            match receive(server, &mut self.poll_policy, &mut self.input, deadline) {
                 Ok(_) => {}
                 Err(Fault::Closed(_)) => return Ok(()),
                 Err(fault) => return Err(fault),
@@ -228,8 +258,8 @@ impl Connection {
             } else {
                 let at = taken.len();
                 taken.resize(at + missing.min(FIRST_RESERVE_BYTES), 0);
-                let received =
-                    receive(&self.socket, &mut self.poll_policy, &mut taken[at..], deadline)?;
+                let server = (&self.socket, unless_patient(&self.server, self.is_patient));
+                let received = receive(server, &mut self.poll_policy, &mut taken[at..], deadline)?;
                 taken.truncate(at + received);
             }
         }
@@ -245,15 +275,22 @@ impl Connection {
             self.unread = 0..self.unread.len();
         }
         let end = self.unread.end;
+        let server = (&self.socket, unless_patient(&self.server, self.is_patient));
         self.unread.end +=
-            receive(&self.socket, &mut self.poll_policy, &mut self.input[end..], deadline)?;
+            receive(server, &mut self.poll_policy, &mut self.input[end..], deadline)?;
         Ok(())
     }
 }
 
-/// Receives at least one byte.
+/// The address of a server of which it is to be said that it does not answer.
+fn unless_patient(server: &str, is_patient: bool) -> Option<&str> {
+    Some(server).filter(|_| !is_patient)
+}
+
+/// Receives at least one byte. If an address is given, it is said that the server there does not
+/// answer.
 fn receive(
-    socket: &Socket,
+    (socket, silent_server): (&Socket, Option<&str>),
     poll_policy: &mut AdaptivePoll,
     buffer: &mut [u8],
     deadline: &Deadline,
@@ -262,6 +299,7 @@ fn receive(
     if let Some(result) = poll_policy.receive(socket, buffer) {
         return received(result.map_err(failed)?);
     }
+    let mut silence = None;
     loop {
         // Not in `recv`: a thread that sleeps there is woken by room for its next request, too,
         // which a socket of this host tells of as soon as the server has taken the last one.
@@ -272,6 +310,8 @@ fn receive(
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(failed(error)),
             }
+        } else if let Some(server) = silent_server {
+            silence.get_or_insert_with(|| Silence::of(server)).look();
         }
         deadline.slice(SLICE)?;
     }

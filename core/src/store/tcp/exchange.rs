@@ -30,7 +30,7 @@ pub(super) fn get_at_once(
     connection.request.kind(Kind::Get);
     connection.request.blob(&[PREFIX, key.as_bytes()]);
     connection.send(&[], deadline)?;
-    match connection.array::<9>(deadline) {
+    match connection.patiently(|connection| connection.array::<9>(deadline)) {
         Ok([STOP_WAITING, length @ ..]) => match u64::from_le_bytes(length) {
             0 => plain_get(connection, key, deadline).map(Ok),
             bytes => connection.bytes(bytes, deadline).map(Ok),
@@ -103,7 +103,7 @@ pub(super) fn stop_waiting(
     deadline: &Deadline,
 ) -> Result<WaitResult, Fault> {
     connection.send(&[], deadline)?;
-    match connection.array(deadline) {
+    match connection.patiently(|connection| connection.array(deadline)) {
         Ok([STOP_WAITING]) => Ok(Ok(())),
         Ok([other]) => Err(unexpected(other)),
         Err(Fault::Expired(why)) => {

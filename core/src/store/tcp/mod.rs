@@ -346,6 +346,10 @@ impl Store for TcpStore {
         self.client.barrier(key, world_size, timeout)
     }
 
+    fn server_address(&self) -> Option<String> {
+        Some(format!("{}:{}", self.host(), self.port()))
+    }
+
     fn local_address(&self) -> Option<IpAddr> {
         // The way to a server of one's own leads nowhere; others come to the address they know.
         let own = self.server.as_ref().and_then(|_| interface_toward(&self.host));

@@ -51,7 +51,7 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
             words::wait(&ranks)
         ),
         _ => format!(
-            "{subject}: {}{} {} not come to the rendezvous",
+            "{subject}: {}{} {} not come{}",
             words::ranks(&absent),
             // Ranks of a call are named in it.
             if meeting.call.is_none() {
@@ -59,7 +59,13 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
             } else {
                 String::new()
             },
-            words::have(&absent)
+            words::have(&absent),
+            // A barrier is none.
+            if meeting.call.as_deref() == Some("monitored_barrier") {
+                ""
+            } else {
+                " to the rendezvous"
+            }
         ),
     };
     let mut finding = Finding::new(Kind::Rendezvous, Severity::Error, text);

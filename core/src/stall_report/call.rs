@@ -1,0 +1,109 @@
+//! What a rank is in the middle of while it waits: a call that the recorder does not know as an
+//! operation. Whoever finds out within it what it waits for says so, once for all of them.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{ReportedWait, StallReport};
+use crate::context::{self, within_async};
+
+/// A call in which a rank waits.
+pub(crate) struct WaitingCall {
+    /// "monitored_barrier of group dp".
+    subject: String,
+    /// The name of the group.
+    group: String,
+    /// This rank, as a global rank; none where it is not known yet.
+    rank: Option<u32>,
+    wait: Mutex<ReportedWait>,
+}
+
+thread_local! {
+    static CALLS: RefCell<Vec<Arc<WaitingCall>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl WaitingCall {
+    /// One that begins now.
+    pub(crate) fn new(subject: String, group: &str, rank: Option<u32>) -> WaitingCall {
+        let wait = Mutex::new(ReportedWait::new());
+        WaitingCall { subject, group: group.to_owned(), rank, wait }
+    }
+
+    /// The outermost that this thread is in: the one that the program has called.
+    pub(crate) fn present() -> Option<Arc<WaitingCall>> {
+        // A thread that ends has none any more, and may still have to leave a group.
+        CALLS.try_with(|calls| calls.borrow().last().cloned()).ok().flatten()
+    }
+
+    fn is_within_another() -> bool {
+        CALLS.try_with(|calls| !calls.borrow().is_empty()).unwrap_or(true)
+    }
+
+    /// Runs `future` within this call, or within the one that it is a part of.
+    pub(crate) async fn of<F: Future>(self, future: F) -> F::Output {
+        if WaitingCall::is_within_another() {
+            return future.await;
+        }
+        let call = Arc::new(self);
+        let output = within_async(&CALLS, call.clone(), pin!(future)).await;
+        call.end();
+        output
+    }
+
+    /// As [`WaitingCall::of`], for what blocks.
+    pub(crate) fn run<R>(self, run: impl FnOnce() -> R) -> R {
+        if WaitingCall::is_within_another() {
+            return run();
+        }
+        let call = Arc::new(self);
+        let output = context::within(&CALLS, call.clone(), run);
+        call.end();
+        output
+    }
+
+    /// Runs `run` on this thread, which works for a call.
+    pub(crate) fn continued<R>(call: Option<Arc<WaitingCall>>, run: impl FnOnce() -> R) -> R {
+        match call {
+            Some(call) => context::within(&CALLS, call, run),
+            None => run(),
+        }
+    }
+
+    /// Whether it is to be said now what is waited for: true once each time.
+    pub(crate) fn is_due(&self) -> bool {
+        self.wait().is_due()
+    }
+
+    /// Says that this rank waits, and what is known of that: "rank 1 has not come".
+    pub(crate) fn say(&self, what: &str) {
+        let WaitingCall { subject, group, rank, .. } = self;
+        let mut wait = self.wait();
+        let waited = wait.waited();
+        let text = match rank {
+            Some(rank) => format!("{subject}: rank {rank} has waited for {waited}; {what}"),
+            None => format!("{subject} has waited for {waited}; {what}"),
+        };
+        let waiting: Vec<u32> = rank.iter().copied().collect();
+        let report = StallReport {
+            subject: subject.clone(),
+            group: group.clone(),
+            text: text.clone(),
+            concerned: waiting.clone(),
+            waiting_count: waiting.len() as u32,
+            waiting,
+            ..StallReport::default()
+        };
+        wait.say(&text, report);
+    }
+
+    /// Takes it back, if it was said.
+    pub(crate) fn end(&self) {
+        self.wait().end(&self.subject);
+    }
+
+    fn wait(&self) -> MutexGuard<'_, ReportedWait> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
