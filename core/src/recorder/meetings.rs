@@ -15,6 +15,7 @@ use crate::process_mutex::ProcessMutex;
 
 /// Of which call a rendezvous is: of groups that are made out of others.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(crate) struct MeetingCall {
     /// What was called: `new_group`.
     pub(crate) function: String,
@@ -163,8 +164,23 @@ impl Meeting {
         }
     }
 
-    /// Who had not come when that was last looked for: "rank 3 of 4 has", "ranks 5, 7 have".
-    pub(crate) fn who_has(&self) -> String {
+    /// That ranks had not come when that was last looked for, after so long; or the `obstacle` for
+    /// which it is not known who.
+    pub(crate) fn late(&self, obstacle: Option<&str>, waited: &str) -> String {
+        let who = match obstacle {
+            None => format!("{} not come to the rendezvous", self.who_has()),
+            Some(why) => format!("ranks have not come, and the store does not say which ({why})"),
+        };
+        format!("{}: {who}; waited for {waited}", self.subject())
+    }
+
+    /// What is said to be over when all have come.
+    pub(crate) fn over(&self) -> String {
+        if self.is_first() { "the rendezvous".to_owned() } else { self.what() }
+    }
+
+    /// "rank 3 of 4 has", "ranks 5, 7 have".
+    fn who_has(&self) -> String {
         let (listed, others) = &self.missing;
         let has = if listed.len() + *others as usize == 1 { "has" } else { "have" };
         let of = match self.is_first() {
@@ -178,5 +194,55 @@ impl Meeting {
     /// Where it was called, if that is noted.
     pub(crate) fn site(&self) -> Option<String> {
         self.frames.first().map(CallFrame::place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// What pages say in the same words (`bindings-wasm/tests/words.test.mjs`).
+    #[derive(Deserialize)]
+    struct Cases {
+        meetings: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        group: String,
+        size: u32,
+        call: Option<MeetingCall>,
+        missing: Vec<u32>,
+        others: u32,
+        obstacle: Option<String>,
+        waited: String,
+        what: String,
+        over: String,
+        said: String,
+    }
+
+    #[test]
+    fn who_is_late_and_where_is_said() {
+        let cases: Cases = serde_json::from_str(include_str!("watch/words.json")).unwrap();
+        for case in cases.meetings {
+            let call = case.call.map(Arc::new);
+            let members = call.as_ref().map(|call| call.members.clone());
+            let meeting = Meeting {
+                call,
+                group: case.group,
+                rank: 0,
+                members: members.unwrap_or_else(|| (0..case.size).collect()),
+                began: Instant::now(),
+                frames: Arc::default(),
+                missing: (case.missing, case.others),
+                forks: 0,
+            };
+            assert_eq!(meeting.late(case.obstacle.as_deref(), &case.waited), case.said);
+            assert_eq!([meeting.what(), meeting.over()], [case.what, case.over]);
+        }
     }
 }
