@@ -173,6 +173,9 @@ pub struct Entry {
     /// Whether all ranks of the group call it, in one order: neither a message nor an access to a
     /// window.
     pub is_collective: bool,
+    /// Whether its rank waits for it, rather than for something else, or nothing; if it is not told,
+    /// it does.
+    pub is_awaited: bool,
     /// The job's ranks whose data it waits for.
     pub waits_for: Vec<u32>,
     /// Where it was called, the innermost frame first.

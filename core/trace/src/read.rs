@@ -235,6 +235,7 @@ fn entry(root: &Field<'_>, groups: &[Group], clock: Clock) -> Result<Entry, Trac
         state,
         failed: text("failed")?,
         timeout_ms: number("timeout_ms")?,
+        is_awaited: root.get("awaited")?.map_or(Ok(true), |field| field.flag())?,
         waits_for,
         frames: frames(root)?,
     })
