@@ -2,7 +2,6 @@
 //! have none. Knows nothing of what they do when it comes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
 
 use rustix::process::{Pid, Signal};
@@ -13,6 +12,7 @@ use super::report::signal_name;
 const MAX_NAMED: usize = 8;
 
 /// The processes of this host, and what a signal does to them.
+#[derive(Default)]
 pub(super) struct Listeners {
     /// By the process that started them.
     children: BTreeMap<i32, Vec<i32>>,
@@ -23,7 +23,7 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Those of now. There are none where the system has no `/proc`.
     pub(super) fn now(signal: Signal) -> Listeners {
-        let mut all = Listeners { children: BTreeMap::new(), without_handler: BTreeSet::new() };
+        let mut all = Listeners::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -51,10 +51,14 @@ impl Listeners {
                 found.push(process);
                 continue;
             }
-            let children = self.children.get(&pid).into_iter().flatten();
-            open.extend(children.filter_map(|child| Pid::from_raw(*child)));
+            open.extend(self.children_of(pid));
         }
         found
+    }
+
+    fn children_of(&self, pid: i32) -> impl Iterator<Item = Pid> {
+        let children = self.children.get(&pid).into_iter().flatten();
+        children.filter_map(|child| Pid::from_raw(*child))
     }
 }
 
@@ -76,14 +80,8 @@ fn field<'status>(status: &'status str, name: &str) -> Option<&'status str> {
 }
 
 /// What the launcher answers to a signal that it has passed on to as many ranks as were `asked`,
-/// and not to those that were `spared`. On SIGUSR1, ranks may write to `traces`.
-pub(super) fn answer(
-    signal: Signal,
-    asked: usize,
-    spared: &[u32],
-    traces: impl FnOnce() -> OsString,
-) -> String {
-    let is_for_traces = signal == Signal::USR1;
+/// and not to those that were `spared`.
+pub(super) fn answer(signal: Signal, asked: usize, spared: &[u32]) -> String {
     let ranks = match asked {
         0 => "no rank".to_owned(),
         1 => "1 rank".to_owned(),
@@ -93,19 +91,12 @@ pub(super) fn answer(
     if !spared.is_empty() {
         let (noun, verb) = if spared.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
         // Whoever begins to join a group gets one for what is written then.
-        let why = match is_for_traces {
+        let why = match signal == Signal::USR1 {
             true => "not begun to join a group, and no handler of its own",
             false => "no handler for it",
         };
         let named = named(spared);
         text.push_str(&format!("; not to {noun} {named}, which {verb} {why}"));
-    }
-    if is_for_traces && asked > 0 {
-        let folder = traces();
-        let folder = folder.to_string_lossy();
-        text.push_str(&format!(
-            ". Those in a group write what they have called: `polyrank trace {folder}` reads it"
-        ));
     }
     text
 }
@@ -131,7 +122,8 @@ mod tests {
         let children = BTreeMap::from([(1, vec![2]), (2, vec![3, 4]), (3, vec![5])]);
         let below = |listening: &[i32]| {
             let without_handler = (2..=5).filter(|pid| !listening.contains(pid)).collect();
-            let all = Listeners { children: children.clone(), without_handler };
+            let children = children.clone();
+            let all = Listeners { children, without_handler, ..Listeners::default() };
             let found = all.below(Pid::from_raw(2).unwrap()).into_iter();
             found.map(|pid| pid.as_raw_nonzero().get()).collect::<BTreeSet<_>>()
         };
@@ -158,16 +150,14 @@ mod tests {
 
     #[test]
     fn the_answer_names_who_did_not_get_it() {
-        let said = |signal, asked, spared: &[u32]| answer(signal, asked, spared, || "/t".into());
-        let read = ". Those in a group write what they have called: `polyrank trace /t` reads it";
-        assert_eq!(said(Signal::USR1, 2, &[]), format!("SIGUSR1: passed on to 2 ranks{read}"));
+        assert_eq!(answer(Signal::USR1, 2, &[]), "SIGUSR1: passed on to 2 ranks");
         let why = "which has not begun to join a group, and no handler of its own";
-        let expected = format!("SIGUSR1: passed on to 1 rank; not to rank 3, {why}{read}");
-        assert_eq!(said(Signal::USR1, 1, &[3]), expected);
+        let expected = format!("SIGUSR1: passed on to 1 rank; not to rank 3, {why}");
+        assert_eq!(answer(Signal::USR1, 1, &[3]), expected);
         let many: Vec<u32> = (0..10).collect();
         let why = "which have no handler for it";
         let ranks = "0, 1, 2, 3, 4, 5, 6, 7 and 2 more";
         let expected = format!("SIGUSR2: passed on to no rank; not to ranks {ranks}, {why}");
-        assert_eq!(said(Signal::USR2, 0, &many), expected);
+        assert_eq!(answer(Signal::USR2, 0, &many), expected);
     }
 }

@@ -35,6 +35,7 @@ mod record;
 mod remote_command;
 pub(crate) mod report;
 mod supervise;
+mod written;
 
 use arguments::options::RunArguments;
 
