@@ -25,6 +25,7 @@ use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
 use super::record;
 use super::report::{self, ProcessEnd, say, signal_name};
+use super::stopped::RankProcesses;
 use super::written::WrittenFiles;
 use crate::affinity::started_on;
 use crate::nodes::{Ending, Nodes};
@@ -59,6 +60,7 @@ pub(super) struct Setting<'job> {
     pub(super) folders: &'job [(Variable, PathBuf)],
     pub(super) events: Sender<Event>,
     pub(super) host: &'job str,
+    pub(super) processes: RankProcesses,
 }
 
 /// How a start of the ranks ended.
@@ -269,6 +271,7 @@ impl<'job> Attempt<'job> {
             self.read(stderr, err);
         }
         let (events, pid) = (self.setting.events.clone(), process.pid());
+        self.setting.processes.note(rank, pid);
         thread::spawn(move || {
             let _ = events.send(Event::Ended(local_rank, wait_for_end(pid)));
         });
@@ -329,6 +332,7 @@ impl<'job> Attempt<'job> {
     fn ended(&mut self, local_rank: usize, ending: ProcessEnd) {
         self.ranks[local_rank].ending = Some(ending);
         self.ranks[local_rank].record.end(ending);
+        self.setting.processes.forget(self.ranks[local_rank].rank);
         // A rank that was asked to stop did not fail.
         if ending.is_success() || self.stopping || self.first_failure.is_some() {
             return;

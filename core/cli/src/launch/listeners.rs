@@ -1,5 +1,5 @@
-//! Which processes have a handler for a signal that ends all others, and what is said of ranks that
-//! have none. Knows nothing of what they do when it comes.
+//! Which processes have a handler for a signal that ends all others, and which are stopped; and what
+//! is said of ranks that have no handler. Knows nothing of what they do when it comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,6 +7,7 @@ use std::fs;
 use rustix::process::{Pid, Signal};
 
 use super::report::signal_name;
+use super::stopped::StoppedProcess;
 
 /// Most ranks that are named.
 const MAX_NAMED: usize = 8;
@@ -18,6 +19,7 @@ pub(super) struct Listeners {
     children: BTreeMap<i32, Vec<i32>>,
     /// Those that it would end.
     without_handler: BTreeSet<i32>,
+    stopped: BTreeSet<i32>,
 }
 
 impl Listeners {
@@ -35,6 +37,9 @@ impl Listeners {
             }
             if has_no_handler(&status, signal) {
                 all.without_handler.insert(pid);
+            }
+            if field(&status, "State").is_some_and(|state| state.starts_with('T')) {
+                all.stopped.insert(pid);
             }
         }
         all
@@ -54,6 +59,26 @@ impl Listeners {
             open.extend(self.children_of(pid));
         }
         found
+    }
+
+    /// Of `process` and what it started, one that is stopped: rather the rank, as far as it is
+    /// known by its handler, than what is beside it.
+    pub(super) fn stopped_below(&self, process: Pid) -> Option<StoppedProcess> {
+        let pid_of = |process: &Pid| process.as_raw_nonzero().get();
+        let is_stopped = |pid: &i32| self.stopped.contains(pid);
+        let ranks = self.below(process);
+        if let Some(pid) = ranks.iter().map(pid_of).find(is_stopped) {
+            return Some(StoppedProcess { pid, is_rank: true });
+        }
+        let mut all = vec![process];
+        let mut at = 0;
+        while let Some(next) = all.get(at) {
+            let children: Vec<_> = self.children_of(pid_of(next)).collect();
+            all.extend(children);
+            at += 1;
+        }
+        let pid = all.iter().map(pid_of).find(is_stopped)?;
+        Some(StoppedProcess { pid, is_rank: ranks.is_empty() })
     }
 
     fn children_of(&self, pid: i32) -> impl Iterator<Item = Pid> {
@@ -131,6 +156,26 @@ mod tests {
         assert_eq!(below(&[4, 5]), [4, 5].into());
         assert_eq!(below(&[3, 5]), [3].into());
         assert!(below(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_rank_is_stopped_if_what_listens_is() {
+        // 2 is a shell that has started the rank 3, which has started 4.
+        let children = BTreeMap::from([(2, vec![3]), (3, vec![4])]);
+        let stopped = |listening: &[i32], stopped: i32| {
+            let without_handler = (2..=4).filter(|pid| !listening.contains(pid)).collect();
+            let stopped = [stopped].into();
+            let all = Listeners { children: children.clone(), without_handler, stopped };
+            all.stopped_below(Pid::from_raw(2).unwrap()).map(|it| (it.pid, it.is_rank))
+        };
+        assert_eq!(stopped(&[3], 3), Some((3, true)));
+        // The shell, or what the rank has started.
+        assert_eq!(stopped(&[3], 2), Some((2, false)));
+        assert_eq!(stopped(&[3], 4), Some((4, false)));
+        // Nobody has begun to join a group.
+        assert_eq!(stopped(&[], 2), Some((2, true)));
+        assert_eq!(stopped(&[], 3), Some((3, true)));
+        assert_eq!(stopped(&[3], 7), None);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) mod process;
 mod record;
 mod remote_command;
 pub(crate) mod report;
+pub(crate) mod stopped;
 mod supervise;
 mod written;
 
