@@ -1,5 +1,5 @@
-// SIGUSR1, at which Node opens its inspector: ranks in a group write what they have called, too, and
-// go on.
+// SIGUSR1, at which Node opens its inspector: ranks in a group write what they have called, too,
+// and go on.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -25,8 +25,9 @@ const RANK = `
 `;
 
 const SKIP = process.platform === "win32" ? "there is no such signal" : false;
+const OPTIONS = { timeout: 60_000, skip: SKIP };
 
-test("ranks that get it write their files, and go on", { timeout: 60_000, skip: SKIP }, async () => {
+test("ranks that get it write their files, and go on", OPTIONS, async () => {
   const folder = mkdtempSync(join(tmpdir(), "polyrank-signal-"));
   const ranks = [0, 1].map((rank) => {
     const URL = `file://${join(folder, "store")}?rank=${rank}&world_size=2`;

@@ -15,7 +15,8 @@ export function stalled(group, operation, waitedMs, places) {
     if (rank === own) continue;
     const text = whereIs(group, operation, places, rank);
     if (text === null) waiting.push(rank);
-    else elsewhere.set(text.one, { text, ranks: [...(elsewhere.get(text.one)?.ranks ?? []), rank] });
+    else if (elsewhere.has(text.one)) elsewhere.get(text.one).ranks.push(rank);
+    else elsewhere.set(text.one, { text, ranks: [rank] });
   }
   waiting.sort((one, other) => one - other);
   const has = waiting.length === 1 ? "has" : "have";
@@ -116,8 +117,8 @@ function concerned(group, { is_collective: isCollective, peer }) {
   return group.members.filter((rank) => isCollective || isNone(peer) || peer === rank);
 }
 
-/** Where a rank stands, as seen from an operation: what is said of `one`, and of `several`; null: it
- * waits in the same. */
+/** Where a rank stands, as seen from an operation: what is said of `one`, and of `several`; null:
+ * it waits in the same. */
 function whereIs(group, operation, places, rank) {
   const place = places.known.get(rank);
   if (place === undefined) {

@@ -41,7 +41,7 @@ fn rank() {
         kill_process(getpid(), Signal::STOP).unwrap();
     }
     if part == "a circle" && rank == "0" {
-        new_group(NewGroupOptions::default().ranks([0, 1])).unwrap();
+        new_group(NewGroupOptions::default().ranks([0, 1]).description("tp")).unwrap();
     }
     if part == "new_group" {
         if rank == "1" {
@@ -244,11 +244,11 @@ fn a_rank_that_is_stopped_is_named_with_what_lets_it_go_on() {
 #[test]
 fn a_call_that_makes_a_group_and_a_collective_that_wait_for_each_other_are_a_deadlock() {
     let mut job = Job::start(polyrank(&["-n", "2"]), "a circle");
-    job.until_said("wait for each other between the groups default_pg and ");
+    job.until_said("wait for each other between the groups default_pg and tp: a deadlock; ");
     let line = job.said.last().unwrap();
     let words = [
         "polyrank run: ranks 0 and 1 wait for each other",
-        ": a deadlock; ",
+        "; rank 0 is in new_group of group tp (ranks 0, 1)",
         "; rank 1 is in barrier #1 of default_pg",
         "in different orders; all must use them in the same order",
     ];

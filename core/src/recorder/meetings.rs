@@ -143,12 +143,17 @@ impl Meeting {
         self.call.as_ref().map_or(&self.group, |call| &call.group)
     }
 
+    /// What the user calls the group that is made.
+    pub(super) fn title(&self) -> &str {
+        let call = self.call.as_ref();
+        call.map_or(&self.group, |call| group_title(&call.group, &call.description))
+    }
+
     /// "group 'default_pg'", "new_group of ranks 0, 1", "new_group of group tp (ranks 0, 1)".
     pub(crate) fn subject(&self) -> String {
         let Some(call) = &self.call else { return format!("group '{}'", self.group) };
-        let MeetingCall { function, group, description, members } = &**call;
-        let ranks = rank_names(members, 0);
-        let title = group_title(group, description);
+        let MeetingCall { function, group, members, .. } = &**call;
+        let (ranks, title) = (rank_names(members, 0), self.title());
         // What was numbered for want of a name says nothing to its user.
         match title == group && group.contains(":split:") {
             true => format!("{function} of {ranks}"),

@@ -1,5 +1,5 @@
-//! Which processes have a handler for a signal that ends all others, and which are stopped; and what
-//! is said of ranks that have no handler. Knows nothing of what they do when it comes.
+//! Which processes have a handler for a signal that ends all others, and which are stopped; what is
+//! said of ranks that have no handler. Knows nothing of what they do when it comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -60,6 +60,7 @@ impl StallWatch {
             store,
             is_store_told: false,
             processes,
+            stopped: Vec::new(),
             circles: BTreeSet::new(),
             summary: StallSummary::default(),
             told: Vec::new(),
@@ -94,6 +95,8 @@ struct LookOut {
     is_store_told: bool,
     /// Those of ranks of this host.
     processes: RankProcesses,
+    /// What was said of those that are stopped.
+    stopped: Vec<String>,
     /// What was said of circles.
     circles: BTreeSet<String>,
     summary: StallSummary,
@@ -147,8 +150,11 @@ impl LookOut {
         }
     }
 
-    fn say_who_is_stopped(&self) {
-        self.processes.stopped().iter().for_each(|line| say(line));
+    /// Says once of each rank that it is stopped, as long as it is.
+    fn say_who_is_stopped(&mut self) {
+        let stopped = self.processes.stopped();
+        stopped.iter().filter(|line| !self.stopped.contains(line)).for_each(|line| say(line));
+        self.stopped = stopped;
     }
 
     /// Says once how more is learnt, if there are groups to ask: before the first rendezvous, or

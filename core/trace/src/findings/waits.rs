@@ -163,7 +163,7 @@ impl Edge<'_> {
     fn group<'job>(&'job self, job: &'job Job) -> &'job str {
         match self.call {
             Call::Operation(entry) => job.title_of(self.dump, entry),
-            Call::Rendezvous(meeting) => &meeting.group,
+            Call::Rendezvous(meeting) => &meeting.title,
         }
     }
 
