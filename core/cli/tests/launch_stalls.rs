@@ -37,8 +37,9 @@ fn rank() {
         until_told("come");
     }
     if part == "a stopped rank" && rank == "1" {
-        // As long as others wait.
         kill_process(getpid(), Signal::STOP).unwrap();
+        // Another thread may be the one that is stopped first.
+        until_told("come");
     }
     if part == "a circle" && rank == "0" {
         new_group(NewGroupOptions::default().ranks([0, 1]).description("tp")).unwrap();
@@ -237,6 +238,7 @@ fn a_rank_that_is_stopped_is_named_with_what_lets_it_go_on() {
     let (_, rest) = line.split_once("kill -CONT ").unwrap();
     let pid = rest.split('`').next().unwrap().parse().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::CONT).unwrap();
+    job.tell("come");
     job.until_said("barrier #1 of group default_pg waits no longer");
     job.end();
 }
