@@ -163,6 +163,86 @@ test("a tab that waits to join says who is missing", LIMITED, async () => {
   await leave([page]);
 });
 
+/** What makes a group of all ranks of this description, in a tab and here. */
+const MAKE = (description) => `pr.newGroup(null, { groupDesc: "${description}" })`;
+
+function makeNatively(description) {
+  return pr.newGroup(null, { groupDesc: description });
+}
+
+test("a tab and a native rank say the same of groups with descriptions", LIMITED, async () => {
+  const { pages: [page] } = await ranks(2, LIMIT_MS);
+  const groups = ["tp", "dp"].map(makeNatively);
+  await run(page, `async ({ pr }) => {
+    globalThis.groups = await Promise.all([${MAKE("tp")}, ${MAKE("dp")}]);
+  }`);
+  const [tp, dp] = await Promise.all(groups);
+  const reduced = (at) => run(page, `() => {
+    return groups[${at}].allreduce(Float32Array.of(1)).then(() => null);
+  }`);
+  const [there, here] = [reduced(0), dp.allreduce(Float32Array.of(1))];
+  const said = (rank, [own, other]) => {
+    return new RegExp(
+      `^[^;]*: allreduce #1 of group ${own}: rank ${rank} has waited for [\\d.]+ s; ` +
+        `rank ${1 - rank} is in allreduce #1 of group ${other} for [\\d.]+ s$`,
+      "u",
+    );
+  };
+  await Promise.all([line(0, said(0, ["tp", "dp"])), line(1, said(1, ["dp", "tp"]))]);
+  await Promise.all([there, here, reduced(1), tp.allreduce(Float32Array.of(1))]);
+  await leave([page]);
+});
+
+test("a tab that makes a group with a native rank says that it waits for it", LIMITED, async () => {
+  const { pages: [page], group } = await ranks(2, LIMIT_MS);
+  const made = run(page, `({ pr }) => ${MAKE("tp")}.then(() => null)`);
+  const call = "new_group of group tp \\(ranks 0, 1\\)";
+  const text = `^polyrank: ${call}: rank 1 has not come to the rendezvous; waited for [\\d.]+ s$`;
+  await line(0, new RegExp(text, "u"));
+  const barrier = group.barrier();
+  const there = `; rank 0 is in ${call} for [\\d.]+ s$`;
+  await line(1, new RegExp(there, "u"));
+  const [tcp] = store.urls;
+  const shown = await command(["top", tcp.replace("tcp://", ""), "--once"]);
+  assert.match(shown, /^ +0 +browser +0 +new_group of /mu);
+  await Promise.all([made, makeNatively("tp")]);
+  await line(0, new RegExp(`^polyrank: ${call} waits no longer, after [\\d.]+ s$`, "u"));
+  await Promise.all([barrier, run(page, "({ group }) => group.barrier()")]);
+  await leave([page]);
+});
+
+/** A rank in Python, which waits until a key of the store is there. */
+const PYTHON = `
+import sys
+import polyrank as pr
+
+pr.init_process_group(init_method=sys.argv[1])
+store = pr.default_group().get_group_store()
+store.wait(["the tab has said it"])  # line 7
+pr.barrier()
+pr.destroy_process_group()
+`;
+const { POLYRANK_PYTHON: INTERPRETER } = process.env;
+const SKIP = INTERPRETER ? false : "POLYRANK_PYTHON names no interpreter that has polyrank";
+
+test("a tab says where a rank in Python is", { ...LIMITED, skip: SKIP }, async () => {
+  const [tcp] = store.urls;
+  const words = ["-c", PYTHON, `${tcp}?rank=1&world_size=2`];
+  const ended = promisify(execFile)(INTERPRETER, words, { timeout: 50_000 });
+  const page = await openTab(0, 2, LIMIT_MS);
+  const waiting = run(page, "({ group }) => group.barrier()");
+  const text = "^polyrank: barrier #1 of group default_pg: rank 0 has waited for [\\d.]+ s; " +
+    "rank 1 has called no collective of group default_pg, and is at <string>:7 in <module>$";
+  await line(0, new RegExp(text, "u"));
+  await run(page, `async ({ group }) => {
+    const store = await group.getGroupStore();
+    await store.set("the tab has said it", new Uint8Array(1));
+  }`);
+  await waiting;
+  await run(page, "({ pr }) => pr.destroyProcessGroup()");
+  await ended;
+});
+
 /** Where a tab stands, as it tells when it is asked. */
 async function placeOf(group, rank) {
   const keys = await group.getGroupStore();

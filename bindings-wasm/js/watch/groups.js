@@ -4,9 +4,11 @@
 import { called } from "./called.js";
 import { invoke } from "../runtime/calls.js";
 import { HANDLE } from "../runtime/handles.js";
+import { groupTitle, withName } from "./words.js";
 
 const RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };
 const NAME = { key: "PROCESS_GROUP_GROUP_NAME", required: 0 };
+const DESCRIPTION = { key: "PROCESS_GROUP_GROUP_DESC", required: 0 };
 const STORE = { key: "PROCESS_GROUP_GET_GROUP_STORE", name: "getGroupStore", required: 0 };
 const RANKS = {
   key: "DISTRIBUTED_GET_PROCESS_GROUP_RANKS",
@@ -21,6 +23,8 @@ class KnownGroup {
   #object;
 
   name = "";
+  /** What its user calls it. */
+  title = "";
   /** Global ranks of the members, by group rank, and that of this rank. */
   members = [];
   rank = 0;
@@ -45,12 +49,26 @@ class KnownGroup {
     return this.#object.deref() !== undefined;
   }
 
+  /** Its title, with the name where other groups of this realm are called the same. */
+  get shown() {
+    const isTwin = (other) => other.name !== this.name && other.title === this.title;
+    const isShared = this.title !== this.name && [...known.values()].some(isTwin);
+    return isShared ? withName(this.title, this.name) : this.title;
+  }
+
+  /** The store in which its ranks meet for groups that are made out of it; null: it is gone. */
+  storeOfCalls() {
+    const object = this.#object.deref();
+    return this.store ?? (object === undefined ? null : invoke(STORE, object, []));
+  }
+
   /** Learns who its members are now, as they may be replaced. */
   refresh() {
     const object = this.#object.deref();
     if (object === undefined) return;
     try {
       this.name = invoke(NAME, object, []);
+      this.title = groupTitle(this.name, invoke(DESCRIPTION, object, []));
       this.members = invoke(RANKS, null, [object]);
       this.rank = this.members[invoke(RANK, object, [])] ?? 0;
     } catch {

@@ -33,10 +33,11 @@ export function openOperations(group) {
   return open.sort((one, other) => other.since_ms - one.since_ms);
 }
 
-/** Where the rank with this global number stands, which answers the question of this number. */
-export function placeOf(rank, answers, groups) {
+/** Where the rank with this global number stands, which answers the question of this number;
+ * `meeting`: at which rendezvous it waits for others, and for how long, in ms. */
+export function placeOf(rank, answers, groups, meeting = null) {
   const own = groups.filter((group) => group.rank === rank && group.members.length > 0);
-  return { answers, groups: own.map(groupPlace), site: null, held: null };
+  return { answers, groups: own.map(groupPlace), site: null, held: null, meeting };
 }
 
 function groupPlace(group) {
@@ -45,6 +46,7 @@ function groupPlace(group) {
   const open = [...all.filter((it) => it.is_awaited), ...all.filter((it) => !it.is_awaited)];
   return {
     group: group.name,
+    title: group.shown === group.name ? null : group.shown,
     open: open.slice(0, MAX_OPEN).map(({ source, ...told }) => told),
     first_open: collectives.length > 0 ? Math.min(...collectives) : null,
     last: lastOf(group),

@@ -3,9 +3,11 @@
 // ranks of the job what this one has called. Looks once a second, only while there is a group whose
 // ranks meet in a store, or a call that joins one; a page that computes for long cannot look.
 
-import { JOINS, Joining } from "./late.js";
-import { allGroups, forgetGroup, noteGroup, noteRoot, rootGroups } from "./groups.js";
+import { FirstMeeting, JOINS, MeetingOfCall, descriptionOf, makesGroup } from "./meetings.js";
+import { allGroups, forgetGroup, groupOf, noteGroup, noteRoot, rootGroups } from "./groups.js";
+import { obstacleOf, within } from "./asking.js";
 import { called } from "./called.js";
+import { Joining } from "./late.js";
 import { reportOf } from "./reports.js";
 import { due, report } from "./stalls.js";
 import { commName } from "../runtime/comm_name.js";
@@ -21,8 +23,6 @@ const LOOK_INTERVAL_MS = 1000;
 const ANSWER_LIMIT_MS = 2500;
 /** How long one waits for answers before it looks for them again. */
 const FIRST_PAUSE_MS = 100;
-/** How long a request to a store may take. */
-const STORE_LIMIT_MS = 2000;
 
 /** The key that is counted up by who asks the others for anything. */
 const ASKED = "watch/asked";
@@ -38,7 +38,7 @@ const LEAVES = new Set(["PROCESS_GROUP_SHUTDOWN", "DISTRIBUTED_DESTROY_PROCESS_G
 let limitMs = STALL_MS;
 let timer = null;
 let isAsking = false;
-/** Calls that join a group. */
+/** Calls that wait for the other ranks of a group. */
 const joining = new Set();
 /** Groups of which an answer is on its way. */
 const answering = new Set();
@@ -65,6 +65,7 @@ export function watched(native) {
     },
     resolve(self, key, args, keywords) {
       const call = native.resolve(self, key, args, keywords);
+      if (makesGroup(key)) noteMaking(call, descriptionOf(key, args, keywords));
       if (LEAVES.has(key) || called.isComposed(key)) noteBegin(call, key, commName());
       return call;
     },
@@ -85,15 +86,33 @@ function noteBegin(call, key, name) {
 
 /** A call that joins a group: reports who does not come to it. */
 async function joined(native, promise, key, args, keywords) {
-  const call = new Joining(native, key, args, keywords, limitMs);
+  const made = await followed(promise, new FirstMeeting(native, key, args, keywords));
+  if (made?.type === "ProcessGroup") noteRoot(made.id);
+  else if (key === "DISTRIBUTED_INIT_PROCESS_GROUP") noteDefault(native);
+  return made;
+}
+
+/** Reports who does not come when `call` begins, which makes a group out of another. */
+function noteMaking(call, description) {
+  const { begin } = call;
+  call.begin = (cancel) => {
+    const parent = groupOf(call.groups[0]);
+    const promise = begin.call(call, cancel);
+    return parent === undefined
+      ? promise
+      : followed(promise, new MeetingOfCall(parent, description));
+  };
+}
+
+/** Reports who does not come to `meeting`, for which `promise` waits. */
+async function followed(promise, meeting) {
+  const call = new Joining(meeting, limitMs);
   joining.add(call);
   start();
   let isJoined = false;
   try {
     const made = await promise;
     isJoined = true;
-    if (made?.type === "ProcessGroup") noteRoot(made.id);
-    else if (key === "DISTRIBUTED_INIT_PROCESS_GROUP") noteDefault(native);
     return made;
   } finally {
     joining.delete(call);
@@ -149,9 +168,11 @@ async function answer(root) {
     if (asked === root.answered.asked) return;
     const groups = allGroups();
     groups.forEach((group) => group.refresh());
-    await within(store.set(keyOf(root.rank), encoded(placeOf(root.rank, asked, groups))));
+    const meeting = await standingOf(root.rank);
+    const told = meeting === null ? null : [meeting.name, meeting.waits];
+    await within(store.set(keyOf(root.rank), encoded(placeOf(root.rank, asked, groups, told))));
     root.answered.asked = asked;
-    await answerReport(root, groups);
+    await answerReport(root, groups, meeting);
   } catch (error) {
     if (error?.kind === "InvalidGroup") takeAnotherStore(root, store);
   } finally {
@@ -160,13 +181,23 @@ async function answer(root) {
 }
 
 /** Tells what this rank does, if somebody has asked all ranks since it last told. */
-async function answerReport({ store, rank, answered }, groups) {
+async function answerReport({ store, rank, answered }, groups, meeting) {
   if (!(await within(store.check([REPORTS_ASKED])))) return;
   const last = await within(store.add(REPORTS_ASKED, 0));
   if (last > answered.report) {
-    await within(store.set(`${REPORT}/${rank}`, encoded([last, reportOf(rank, groups)])));
+    const told = meeting === null ? null : [...meeting.call, meeting.waits];
+    await within(store.set(`${REPORT}/${rank}`, encoded([last, reportOf(rank, groups, told)])));
   }
   answered.report = last;
+}
+
+/** The first meeting at which a rank of this realm waits; null: none. */
+async function standingOf(rank) {
+  for (const call of joining) {
+    const standing = call.parent?.rank === rank ? await call.standing() : null;
+    if (standing !== null) return standing;
+  }
+  return null;
 }
 
 /** The store is closed: the group was left, or has other members. */
@@ -187,7 +218,7 @@ async function places(roots, groups) {
     try {
       await ask(root, found.known);
     } catch (error) {
-      found.obstacle = String(error?.message ?? error);
+      found.obstacle = obstacleOf(error);
     }
   }
   return found;
@@ -233,15 +264,4 @@ function decoded(bytes) {
   } catch {
     return null;
   }
-}
-
-/** What `promise` gives, which must not keep the watch from saying what it knows. */
-function within(promise) {
-  let limit;
-  const late = new Promise((_, reject) => {
-    const error = new Error(`the store has not answered for ${STORE_LIMIT_MS / 1000} s`);
-    limit = setTimeout(() => reject(error), STORE_LIMIT_MS);
-    limit.unref?.();
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(limit));
 }

@@ -57,8 +57,10 @@ fn traced(mut command: Command, folder: &Path) -> PathBuf {
     kill_process(Pid::from_child(&launcher), Signal::USR1).unwrap();
     let mut errors = BufReader::new(launcher.stderr.take().unwrap()).lines().map(Result::unwrap);
     let line = errors.find(|line| line.contains("SIGUSR1")).unwrap();
-    assert!(line.starts_with("polyrank run: SIGUSR1: passed on to 2 ranks. "), "{line}");
-    let (_, rest) = line.split_once("`polyrank trace ").unwrap();
+    assert_eq!(line, "polyrank run: SIGUSR1: passed on to 2 ranks");
+    let line = errors.find(|line| line.contains("`polyrank trace ")).unwrap();
+    let (who, rest) = line.split_once(": `polyrank trace ").unwrap();
+    assert_eq!(who, "polyrank run: 2 ranks have written what they have called");
     let traces = PathBuf::from(rest.strip_suffix("` reads it").unwrap());
     for rank in 0..2 {
         let file = traces.join(format!("polyrank_trace_rank_{rank}.json"));
@@ -145,4 +147,26 @@ fn a_rank_without_a_handler_is_spared_and_named() {
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }
+}
+
+#[test]
+fn where_no_rank_is_in_a_group_nothing_is_said_to_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let script = "trap 'echo got it' USR1; echo ready; \
+                  until [ -e \"$END\" ]; do sleep 0.05; done";
+    let mut command = polyrank(&["-n", "1", "sh", "-c", script]);
+    command.env("END", &end).env("TMPDIR", folder.path()).env_remove("POLYRANK_TRACE_DIR");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut launcher = command.spawn().unwrap();
+    let mut lines = BufReader::new(launcher.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "[rank 0] ready");
+    kill_process(Pid::from_child(&launcher), Signal::USR1).unwrap();
+    let errors = BufReader::new(launcher.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said: Vec<String> = errors.filter(|line| !line.contains("logs are")).take(2).collect();
+    assert_eq!(said[0], "polyrank run: SIGUSR1: passed on to 1 rank");
+    assert!(said[1].starts_with("polyrank run: no rank has written what it has called: "));
+    std::fs::write(end, "").unwrap();
+    lines.for_each(drop);
+    assert!(launcher.wait().unwrap().success());
 }

@@ -15,6 +15,7 @@ use launcher::polyrank;
 use polyrank::distributed::{
     InitOptions, NewGroupOptions, barrier, destroy_process_group, init_process_group, new_group,
 };
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 /// What ranks do, and the folder of the files by which they are told to go on.
 const PART: &str = "STALL_TEST_PART";
@@ -34,6 +35,14 @@ fn rank() {
     init_process_group(InitOptions::default()).unwrap();
     if is_late("the barrier") {
         until_told("come");
+    }
+    if part == "a stopped rank" && rank == "1" {
+        kill_process(getpid(), Signal::STOP).unwrap();
+        // Another thread may be the one that is stopped first.
+        until_told("come");
+    }
+    if part == "a circle" && rank == "0" {
+        new_group(NewGroupOptions::default().ranks([0, 1]).description("tp")).unwrap();
     }
     if part == "new_group" {
         if rank == "1" {
@@ -216,4 +225,36 @@ fn of_launchers_on_several_hosts_one_says_it() {
         let others = count(&said, " have waited for ") - count(&said, &waits);
         assert_eq!(others, 0, "{said:#?}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rank_that_is_stopped_is_named_with_what_lets_it_go_on() {
+    let mut job = Job::start(polyrank(&["-n", "3"]), "a stopped rank");
+    job.until_said("barrier #1 of group default_pg: ranks 0, 2 have waited for ");
+    job.until_said("rank 1 is stopped (SIGSTOP; `kill -CONT ");
+    let line = job.said.last().unwrap();
+    assert!(line.starts_with("polyrank run: rank 1 is ") && line.ends_with("` lets it go on)"));
+    let (_, rest) = line.split_once("kill -CONT ").unwrap();
+    let pid = rest.split('`').next().unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::CONT).unwrap();
+    job.tell("come");
+    job.until_said("barrier #1 of group default_pg waits no longer");
+    job.end();
+}
+
+#[test]
+fn a_call_that_makes_a_group_and_a_collective_that_wait_for_each_other_are_a_deadlock() {
+    let mut job = Job::start(polyrank(&["-n", "2"]), "a circle");
+    job.until_said("wait for each other between the groups default_pg and tp: a deadlock; ");
+    let line = job.said.last().unwrap();
+    let words = [
+        "polyrank run: ranks 0 and 1 wait for each other",
+        "; rank 0 is in new_group of group tp (ranks 0, 1)",
+        "; rank 1 is in barrier #1 of default_pg",
+        "in different orders; all must use them in the same order",
+    ];
+    words.iter().for_each(|words| assert!(line.contains(words), "{words}: {line}"));
+    kill_process(Pid::from_child(&job.launcher), Signal::TERM).unwrap();
+    assert!(!job.launcher.wait().unwrap().success());
 }

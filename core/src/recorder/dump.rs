@@ -96,6 +96,7 @@ fn meeting(meeting: &Meeting, clock: &WallClock) -> Value {
         "subject": meeting.subject(),
         "call": meeting.function(),
         "group": meeting.group_name(),
+        "title": meeting.title(),
         "ranks": meeting.members,
         "missing": missing,
         "others_missing": others,

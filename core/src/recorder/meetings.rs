@@ -16,6 +16,7 @@ use crate::process_mutex::ProcessMutex;
 /// Of which call a rendezvous is: of groups that are made out of others, and of calls in which all
 /// ranks of a group meet.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(crate) struct MeetingCall {
     /// What was called: `new_group`.
     pub(crate) function: String,
@@ -160,12 +161,18 @@ impl Meeting {
         self.call.as_ref().map_or(&self.group, |call| &call.group)
     }
 
+    /// What the user calls the group that is made, or in which its ranks meet.
+    pub(super) fn title(&self) -> &str {
+        let call = self.call.as_ref();
+        call.map_or(&self.group, |call| group_title(&call.group, &call.description))
+    }
+
     /// "group 'default_pg'", "new_group of ranks 0, 1", "new_group of group tp (ranks 0, 1)",
     /// "monitored_barrier of group tp".
     pub(crate) fn subject(&self) -> String {
         let Some(call) = &self.call else { return format!("group '{}'", self.group) };
-        let MeetingCall { function, makes_group, group, description, members } = &**call;
-        let title = group_title(group, description);
+        let MeetingCall { function, makes_group, group, members, .. } = &**call;
+        let title = self.title();
         if !makes_group {
             return format!("{function} of group {title}");
         }
@@ -185,8 +192,23 @@ impl Meeting {
         }
     }
 
-    /// Who had not come when that was last looked for: "rank 3 of 4 has", "ranks 5, 7 have".
-    pub(crate) fn who_has(&self) -> String {
+    /// That ranks had not come when that was last looked for, after so long; or the `obstacle` for
+    /// which it is not known who.
+    pub(crate) fn late(&self, obstacle: Option<&str>, waited: &str) -> String {
+        let who = match obstacle {
+            None => format!("{} not come to the rendezvous", self.who_has()),
+            Some(why) => format!("ranks have not come, and the store does not say which ({why})"),
+        };
+        format!("{}: {who}; waited for {waited}", self.subject())
+    }
+
+    /// What is said to be over when all have come.
+    pub(crate) fn over(&self) -> String {
+        if self.is_first() { "the rendezvous".to_owned() } else { self.what() }
+    }
+
+    /// "rank 3 of 4 has", "ranks 5, 7 have".
+    fn who_has(&self) -> String {
         let (listed, others) = &self.missing;
         let has = if listed.len() + *others as usize == 1 { "has" } else { "have" };
         let of = match self.is_first() {
@@ -200,5 +222,55 @@ impl Meeting {
     /// Where it was called, if that is noted.
     pub(crate) fn site(&self) -> Option<String> {
         self.frames.first().map(CallFrame::place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// What pages say in the same words (`bindings-wasm/tests/words.test.mjs`).
+    #[derive(Deserialize)]
+    struct Cases {
+        meetings: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        group: String,
+        size: u32,
+        call: Option<MeetingCall>,
+        missing: Vec<u32>,
+        others: u32,
+        obstacle: Option<String>,
+        waited: String,
+        what: String,
+        over: String,
+        said: String,
+    }
+
+    #[test]
+    fn who_is_late_and_where_is_said() {
+        let cases: Cases = serde_json::from_str(include_str!("watch/words.json")).unwrap();
+        for case in cases.meetings {
+            let call = case.call.map(Arc::new);
+            let members = call.as_ref().map(|call| call.members.clone());
+            let meeting = Meeting {
+                call,
+                group: case.group,
+                rank: 0,
+                members: members.unwrap_or_else(|| (0..case.size).collect()),
+                began: Instant::now(),
+                frames: Arc::default(),
+                missing: (case.missing, case.others),
+                forks: 0,
+            };
+            assert_eq!(meeting.late(case.obstacle.as_deref(), &case.waited), case.said);
+            assert_eq!([meeting.what(), meeting.over()], [case.what, case.over]);
+        }
     }
 }

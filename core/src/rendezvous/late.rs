@@ -61,14 +61,7 @@ impl LateReport {
     }
 
     fn say(&mut self, meeting: &Meeting, obstacle: Option<String>, site: Option<String>) {
-        let (subject, waited) = (meeting.subject(), self.wait.waited());
-        let who = match obstacle {
-            None => format!("{} not come to the rendezvous", meeting.who_has()),
-            Some(why) => {
-                format!("ranks have not come, and the store does not say which ({why})")
-            }
-        };
-        let text = format!("{subject}: {who}; waited for {waited}");
+        let text = meeting.late(obstacle.as_deref(), &self.wait.waited());
         let at = |who: &str| {
             let site = site.as_ref().map(|site| format!("; {who} is at {site}"));
             format!("{text}{}", site.unwrap_or_default())
@@ -85,8 +78,7 @@ impl LateReport {
     /// Says that all have come, if it was said that some had not.
     pub(super) fn end(&self) {
         let Some(meeting) = self.meeting.meeting() else { return };
-        let what = if meeting.is_first() { "the rendezvous".to_owned() } else { meeting.what() };
-        self.wait.end(&what);
+        self.wait.end(&meeting.over());
     }
 
     /// Tells who asks that this rank waits, and for whom.

@@ -40,6 +40,8 @@ pub struct Rendezvous {
     pub call: Option<String>,
     /// The name of the group that is made.
     pub group: String,
+    /// What its user calls it.
+    pub title: String,
     /// The job's ranks that are its members.
     pub ranks: Vec<u32>,
     /// The first of those that had not come when the rank last looked.
@@ -164,6 +166,9 @@ pub struct Entry {
     /// Whether all ranks of the group call it, in one order: neither a message nor an access to a
     /// window.
     pub is_collective: bool,
+    /// Whether its rank waits for it, rather than for something else, or nothing; if that is not
+    /// told, it does.
+    pub is_awaited: bool,
     /// The job's ranks whose data it waits for.
     pub waits_for: Vec<u32>,
     /// Where it was called, the innermost frame first.

@@ -78,6 +78,11 @@ impl<'a> Field<'a> {
         serde_json::from_str(text).map_err(|_| self.expected(what))
     }
 
+    /// A yes or no.
+    pub(crate) fn flag(&self) -> Result<bool, TraceError> {
+        self.value.as_bool().ok_or_else(|| self.expected("true or false"))
+    }
+
     /// A number from 0.
     pub(crate) fn number(&self) -> Result<u64, TraceError> {
         self.value.as_u64().ok_or_else(|| self.expected("a number from 0"))

@@ -119,10 +119,12 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
 fn meeting(root: &Field<'_>, clock: Clock) -> Result<Rendezvous, TraceError> {
     let text = |name| root.get(name)?.map(|field| field.text()).transpose();
     let missing = each(root.get("missing")?, Field::small)?;
+    let group = root.need("group")?.text()?;
     Ok(Rendezvous {
         subject: root.need("subject")?.text()?,
         call: text("call")?,
-        group: root.need("group")?.text()?,
+        title: text("title")?.unwrap_or_else(|| group.clone()),
+        group,
         ranks: members(&root.need("ranks")?)?,
         missing,
         since_ns: clock.time(&root.need("since_ns")?)?,
@@ -240,6 +242,7 @@ fn entry(root: &Field<'_>, groups: &[Group], clock: Clock) -> Result<Entry, Trac
         state,
         failed: text("failed")?,
         timeout_ms: number("timeout_ms")?,
+        is_awaited: root.get("awaited")?.map_or(Ok(true), |field| field.flag())?,
         waits_for,
         frames: frames(root)?,
     })

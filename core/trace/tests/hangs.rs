@@ -231,6 +231,48 @@ fn a_deadlock_of_groups_without_common_members_goes_around() {
 }
 
 #[test]
+fn a_rendezvous_and_a_collective_that_wait_for_each_other_are_a_deadlock() {
+    let meeting = serde_json::json!({
+        "subject": "new_group of group tp (ranks 0, 1)", "call": "new_group", "ranks": [0, 1],
+        "group": "tp", "missing": [1], "others_missing": 0,
+        "frames": [{ "name": "main", "filename": "/a/train.py", "line": 82 }],
+    });
+    let mut world = World::new(3, &steps(1));
+    for rank in [1, 2] {
+        world.calls[rank].push(collective(0, "barrier", 50));
+    }
+    let files = at_rendezvous(world.gathered(&[]), &[0], &meeting);
+    let job = job_of(std::slice::from_ref(&files));
+    let (finding, report) = told(&job);
+    assert_eq!((finding.kind, finding.ranks), (Kind::Deadlock, vec![0, 1]), "{report}");
+    assert_eq!(finding.groups, ["default_pg", "tp"]);
+    let words = [
+        "Ranks 0 and 1 wait for each other between the groups default_pg and tp: a deadlock",
+        "rank 0 is in new_group of group tp (ranks 0, 1) (train.py:82 in main) and has waited 11 s \
+         for rank 1",
+        "rank 1 is in barrier #3 of default_pg (train.py:50 in step) and has waited",
+        "these ranks use the groups default_pg and tp in different orders",
+    ];
+    words.iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
+    let is_late = |it: &Finding| it.kind == Kind::Rendezvous;
+    assert!(!job.findings().iter().any(is_late), "{report}");
+}
+
+#[test]
+fn who_computes_beside_an_operation_waits_for_nobody() {
+    let mut world = World::new(2, &steps(1));
+    world.groups.extend([("dp", vec![0, 1]), ("tp", vec![0, 1])]);
+    world.calls[0].push(collective(1, "allreduce", 60));
+    world.calls[1].push(collective(2, "allreduce", 61));
+    let mut files = world.gathered(&[]);
+    let last = files["ranks"][1]["entries"].as_array().unwrap().len() - 1;
+    files["ranks"][1]["entries"][last]["awaited"] = serde_json::json!(false);
+    let job = job_of(&[files]);
+    assert!(!job.findings().iter().any(|it| it.kind == Kind::Deadlock), "{:?}", job.findings());
+    assert_eq!(told(&job).0.kind, Kind::Hang);
+}
+
+#[test]
 fn a_rank_without_a_file_is_called_what_it_is() {
     for size in SIZES {
         let mut world = World::new(size, &steps(4));

@@ -239,6 +239,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
                     "bindings-wasm/tests/stalls.test.mjs",
+                    "bindings-wasm/tests/words.test.mjs",
                     "bindings-wasm/tests/unyielding.test.mjs",
                 ]),
             ),

@@ -25,6 +25,8 @@ use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
 use super::record;
 use super::report::{self, ProcessEnd, say, signal_name};
+use super::stopped::RankProcesses;
+use super::written::WrittenFiles;
 use crate::affinity::started_on;
 use crate::nodes::{Ending, Nodes};
 
@@ -58,6 +60,7 @@ pub(super) struct Setting<'job> {
     pub(super) folders: &'job [(Variable, PathBuf)],
     pub(super) events: Sender<Event>,
     pub(super) host: &'job str,
+    pub(super) processes: RankProcesses,
 }
 
 /// How a start of the ranks ended.
@@ -268,6 +271,7 @@ impl<'job> Attempt<'job> {
             self.read(stderr, err);
         }
         let (events, pid) = (self.setting.events.clone(), process.pid());
+        self.setting.processes.note(rank, pid);
         thread::spawn(move || {
             let _ = events.send(Event::Ended(local_rank, wait_for_end(pid)));
         });
@@ -328,6 +332,7 @@ impl<'job> Attempt<'job> {
     fn ended(&mut self, local_rank: usize, ending: ProcessEnd) {
         self.ranks[local_rank].ending = Some(ending);
         self.ranks[local_rank].record.end(ending);
+        self.setting.processes.forget(self.ranks[local_rank].rank);
         // A rank that was asked to stop did not fail.
         if ending.is_success() || self.stopping || self.first_failure.is_some() {
             return;
@@ -392,20 +397,24 @@ impl<'job> Attempt<'job> {
 
     /// Passes on a signal that is for the ranks. It would end those that have no handler for it.
     fn ask_all(&self, signal: Signal) {
+        let files = (signal == Signal::USR1).then(|| WrittenFiles::now(self.traces()));
         let listeners = Listeners::now(signal);
         let (asked, spared): (Vec<_>, Vec<_>) =
             self.alive().partition(|rank| rank.process.ask(&listeners, signal));
         let spared: Vec<u32> = spared.iter().map(|rank| rank.rank).collect();
-        say(&listeners::answer(signal, asked.len(), &spared, || self.traces()));
+        say(&listeners::answer(signal, asked.len(), &spared));
+        let files = files.filter(|_| !asked.is_empty()).into_iter();
+        files.for_each(|it| it.say_when_written(asked.len()));
     }
 
     /// Where ranks write what they have called on SIGUSR1, as far as this launcher knows.
-    fn traces(&self) -> OsString {
+    fn traces(&self) -> PathBuf {
         let name = variable::POLYRANK_TRACE_DIR;
         let of_job = self.setting.job.variables.iter().find(|(own, _)| own == name.name());
         let given = of_job.map(|(_, value)| value.clone()).or_else(|| name.value());
-        let given = given.filter(|folder| !folder.is_empty());
-        given.unwrap_or_else(|| self.setting.logs.traces(self.setting.restart).into())
+        let given = given.filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let folder = given.unwrap_or_else(|| self.setting.logs.traces(self.setting.restart));
+        self.setting.job.wdir.as_ref().map_or(folder.clone(), |wdir| wdir.join(folder))
     }
 
     fn time_is_up(&mut self) {

@@ -1,29 +1,31 @@
-//! Which processes have a handler for a signal that ends all others, and what is said of ranks that
-//! have none. Knows nothing of what they do when it comes.
+//! Which processes have a handler for a signal that ends all others, and which are stopped; what is
+//! said of ranks that have no handler. Knows nothing of what they do when it comes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
 
 use rustix::process::{Pid, Signal};
 
 use super::report::signal_name;
+use super::stopped::StoppedProcess;
 
 /// Most ranks that are named.
 const MAX_NAMED: usize = 8;
 
 /// The processes of this host, and what a signal does to them.
+#[derive(Default)]
 pub(super) struct Listeners {
     /// By the process that started them.
     children: BTreeMap<i32, Vec<i32>>,
     /// Those that it would end.
     without_handler: BTreeSet<i32>,
+    stopped: BTreeSet<i32>,
 }
 
 impl Listeners {
     /// Those of now. There are none where the system has no `/proc`.
     pub(super) fn now(signal: Signal) -> Listeners {
-        let mut all = Listeners { children: BTreeMap::new(), without_handler: BTreeSet::new() };
+        let mut all = Listeners::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -35,6 +37,9 @@ impl Listeners {
             }
             if has_no_handler(&status, signal) {
                 all.without_handler.insert(pid);
+            }
+            if field(&status, "State").is_some_and(|state| state.starts_with('T')) {
+                all.stopped.insert(pid);
             }
         }
         all
@@ -51,10 +56,34 @@ impl Listeners {
                 found.push(process);
                 continue;
             }
-            let children = self.children.get(&pid).into_iter().flatten();
-            open.extend(children.filter_map(|child| Pid::from_raw(*child)));
+            open.extend(self.children_of(pid));
         }
         found
+    }
+
+    /// Of `process` and what it started, one that is stopped: rather the rank, as far as it is
+    /// known by its handler, than what is beside it.
+    pub(super) fn stopped_below(&self, process: Pid) -> Option<StoppedProcess> {
+        let pid_of = |process: &Pid| process.as_raw_nonzero().get();
+        let is_stopped = |pid: &i32| self.stopped.contains(pid);
+        let ranks = self.below(process);
+        if let Some(pid) = ranks.iter().map(pid_of).find(is_stopped) {
+            return Some(StoppedProcess { pid, is_rank: true });
+        }
+        let mut all = vec![process];
+        let mut at = 0;
+        while let Some(next) = all.get(at) {
+            let children: Vec<_> = self.children_of(pid_of(next)).collect();
+            all.extend(children);
+            at += 1;
+        }
+        let pid = all.iter().map(pid_of).find(is_stopped)?;
+        Some(StoppedProcess { pid, is_rank: ranks.is_empty() })
+    }
+
+    fn children_of(&self, pid: i32) -> impl Iterator<Item = Pid> {
+        let children = self.children.get(&pid).into_iter().flatten();
+        children.filter_map(|child| Pid::from_raw(*child))
     }
 }
 
@@ -76,14 +105,8 @@ fn field<'status>(status: &'status str, name: &str) -> Option<&'status str> {
 }
 
 /// What the launcher answers to a signal that it has passed on to as many ranks as were `asked`,
-/// and not to those that were `spared`. On SIGUSR1, ranks may write to `traces`.
-pub(super) fn answer(
-    signal: Signal,
-    asked: usize,
-    spared: &[u32],
-    traces: impl FnOnce() -> OsString,
-) -> String {
-    let is_for_traces = signal == Signal::USR1;
+/// and not to those that were `spared`.
+pub(super) fn answer(signal: Signal, asked: usize, spared: &[u32]) -> String {
     let ranks = match asked {
         0 => "no rank".to_owned(),
         1 => "1 rank".to_owned(),
@@ -93,19 +116,12 @@ pub(super) fn answer(
     if !spared.is_empty() {
         let (noun, verb) = if spared.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
         // Whoever begins to join a group gets one for what is written then.
-        let why = match is_for_traces {
+        let why = match signal == Signal::USR1 {
             true => "not begun to join a group, and no handler of its own",
             false => "no handler for it",
         };
         let named = named(spared);
         text.push_str(&format!("; not to {noun} {named}, which {verb} {why}"));
-    }
-    if is_for_traces && asked > 0 {
-        let folder = traces();
-        let folder = folder.to_string_lossy();
-        text.push_str(&format!(
-            ". Those in a group write what they have called: `polyrank trace {folder}` reads it"
-        ));
     }
     text
 }
@@ -131,7 +147,8 @@ mod tests {
         let children = BTreeMap::from([(1, vec![2]), (2, vec![3, 4]), (3, vec![5])]);
         let below = |listening: &[i32]| {
             let without_handler = (2..=5).filter(|pid| !listening.contains(pid)).collect();
-            let all = Listeners { children: children.clone(), without_handler };
+            let children = children.clone();
+            let all = Listeners { children, without_handler, ..Listeners::default() };
             let found = all.below(Pid::from_raw(2).unwrap()).into_iter();
             found.map(|pid| pid.as_raw_nonzero().get()).collect::<BTreeSet<_>>()
         };
@@ -139,6 +156,26 @@ mod tests {
         assert_eq!(below(&[4, 5]), [4, 5].into());
         assert_eq!(below(&[3, 5]), [3].into());
         assert!(below(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_rank_is_stopped_if_what_listens_is() {
+        // 2 is a shell that has started the rank 3, which has started 4.
+        let children = BTreeMap::from([(2, vec![3]), (3, vec![4])]);
+        let stopped = |listening: &[i32], stopped: i32| {
+            let without_handler = (2..=4).filter(|pid| !listening.contains(pid)).collect();
+            let stopped = [stopped].into();
+            let all = Listeners { children: children.clone(), without_handler, stopped };
+            all.stopped_below(Pid::from_raw(2).unwrap()).map(|it| (it.pid, it.is_rank))
+        };
+        assert_eq!(stopped(&[3], 3), Some((3, true)));
+        // The shell, or what the rank has started.
+        assert_eq!(stopped(&[3], 2), Some((2, false)));
+        assert_eq!(stopped(&[3], 4), Some((4, false)));
+        // Nobody has begun to join a group.
+        assert_eq!(stopped(&[], 2), Some((2, true)));
+        assert_eq!(stopped(&[], 3), Some((3, true)));
+        assert_eq!(stopped(&[3], 7), None);
     }
 
     #[test]
@@ -158,16 +195,14 @@ mod tests {
 
     #[test]
     fn the_answer_names_who_did_not_get_it() {
-        let said = |signal, asked, spared: &[u32]| answer(signal, asked, spared, || "/t".into());
-        let read = ". Those in a group write what they have called: `polyrank trace /t` reads it";
-        assert_eq!(said(Signal::USR1, 2, &[]), format!("SIGUSR1: passed on to 2 ranks{read}"));
+        assert_eq!(answer(Signal::USR1, 2, &[]), "SIGUSR1: passed on to 2 ranks");
         let why = "which has not begun to join a group, and no handler of its own";
-        let expected = format!("SIGUSR1: passed on to 1 rank; not to rank 3, {why}{read}");
-        assert_eq!(said(Signal::USR1, 1, &[3]), expected);
+        let expected = format!("SIGUSR1: passed on to 1 rank; not to rank 3, {why}");
+        assert_eq!(answer(Signal::USR1, 1, &[3]), expected);
         let many: Vec<u32> = (0..10).collect();
         let why = "which have no handler for it";
         let ranks = "0, 1, 2, 3, 4, 5, 6, 7 and 2 more";
         let expected = format!("SIGUSR2: passed on to no rank; not to ranks {ranks}, {why}");
-        assert_eq!(said(Signal::USR2, 0, &many), expected);
+        assert_eq!(answer(Signal::USR2, 0, &many), expected);
     }
 }

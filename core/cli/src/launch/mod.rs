@@ -34,7 +34,9 @@ pub(crate) mod process;
 mod record;
 mod remote_command;
 pub(crate) mod report;
+pub(crate) mod stopped;
 mod supervise;
+mod written;
 
 use arguments::options::RunArguments;
 

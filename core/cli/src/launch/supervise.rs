@@ -20,6 +20,7 @@ use super::messages::Message;
 use super::output::{LineFormat, Screen};
 use super::record::{self, Record};
 use super::report::{say, say_as, signal_name};
+use super::stopped::RankProcesses;
 use super::{EXIT_USAGE, binding};
 use crate::metrics::MetricsServer;
 use crate::nodes::{NodeOptions, Nodes, Offer, Roster};
@@ -268,7 +269,9 @@ impl Supervisor<'_> {
         if self.job.agent.is_some() && place.node_rank == 0 {
             tell(&Message::Store(store.clone()));
         }
-        let stalls = StallWatch::start(logs.stalls(restart), nodes, store.clone());
+        let processes = RankProcesses::default();
+        let folder = logs.stalls(restart);
+        let stalls = StallWatch::start(folder, nodes, store.clone(), processes.clone());
         self.record.store = Some(store);
         match &stalls {
             Ok(stalls) => folders.push((variable::POLYRANK_STALL_DIR, stalls.folder().to_owned())),
@@ -287,6 +290,7 @@ impl Supervisor<'_> {
             folders: &folders,
             events: self.events.clone(),
             host: &self.host,
+            processes,
         });
         self.record.restarts = restart;
         self.record.attempts.push(attempt.record());

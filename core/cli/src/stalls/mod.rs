@@ -1,9 +1,11 @@
 //! Says once for all ranks what they have said of what they wait for long. They write it to a
-//! folder; those of other hosts have their launcher tell node 0's. Knows nothing of what they wait
-//! for.
+//! folder; those of other hosts have their launcher tell node 0's. Says which of this host are
+//! stopped, and whether they wait for each other in a circle, which `polyrank-trace` finds. Knows
+//! nothing of what they wait for.
 
 mod summary;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt;
@@ -14,9 +16,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use polyrank::stall_report::{StallReport, read_all};
+use polyrank_trace::{Job, Kind};
 
+use crate::inspect;
 use crate::job_store::JobStore;
 use crate::launch::report::say;
+use crate::launch::stopped::RankProcesses;
 use crate::nodes::NodeStalls;
 use summary::{StallSummary, best_of_each};
 
@@ -33,7 +38,8 @@ pub(crate) struct StallWatch {
 
 impl StallWatch {
     /// Reads what ranks of this host write to `folder`, which is made, and what the launchers of
-    /// the other `nodes` tell. It is said once who asks the `store` in which ranks meet.
+    /// the other `nodes` tell. It is said once who asks the `store` in which ranks meet, and which
+    /// of these `processes` are stopped.
     ///
     /// # Errors
     /// The folder cannot be made, in words.
@@ -41,6 +47,7 @@ impl StallWatch {
         folder: PathBuf,
         nodes: Option<NodeStalls>,
         store: String,
+        processes: RankProcesses,
     ) -> Result<StallWatch, String> {
         let failed = |error| format!("{}: {error}", folder.display());
         folder.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
@@ -50,7 +57,11 @@ impl StallWatch {
             folder: watch.folder.clone(),
             is_over: watch.is_over.clone(),
             nodes,
-            store: Some(store),
+            store,
+            is_store_told: false,
+            processes,
+            stopped: Vec::new(),
+            circles: BTreeSet::new(),
             summary: StallSummary::default(),
             told: Vec::new(),
             others: Vec::new(),
@@ -78,8 +89,16 @@ struct LookOut {
     folder: PathBuf,
     is_over: Arc<AtomicBool>,
     nodes: Option<NodeStalls>,
-    /// Where the ranks meet, unless that was said.
-    store: Option<String>,
+    /// Where the ranks meet.
+    store: String,
+    /// Whether that was said.
+    is_store_told: bool,
+    /// Those of ranks of this host.
+    processes: RankProcesses,
+    /// What was said of those that are stopped.
+    stopped: Vec<String>,
+    /// What was said of circles.
+    circles: BTreeSet<String>,
     summary: StallSummary,
     /// What was told node 0.
     told: Vec<StallReport>,
@@ -113,6 +132,8 @@ impl LookOut {
             // Without the store the job ends, which others say.
             if reports != self.told && nodes.tell(&reports).is_ok() {
                 self.told = reports;
+                // The other launchers do not know these processes.
+                self.say_who_is_stopped();
             }
             return;
         }
@@ -122,21 +143,46 @@ impl LookOut {
             say(&line);
         }
         if self.summary.told() > before {
-            self.say_who_knows_more();
+            // A circle is of ranks that wait in different calls.
+            let may_be_circle = best_of_each(&all).len() > 1;
+            self.say_who_is_stopped();
+            self.say_who_knows_more(may_be_circle);
         }
     }
 
+    /// Says once of each rank that it is stopped, as long as it is.
+    fn say_who_is_stopped(&mut self) {
+        let stopped = self.processes.stopped();
+        stopped.iter().filter(|line| !self.stopped.contains(line)).for_each(|line| say(line));
+        self.stopped = stopped;
+    }
+
     /// Says once how more is learnt, if there are groups to ask: before the first rendezvous, or
-    /// where ranks meet elsewhere, there are none.
-    fn say_who_knows_more(&mut self) {
-        let is_there = |url: &mut String| {
-            // The client of a store tries for long where nobody listens.
-            let address = url.strip_prefix("tcp://").unwrap_or(url);
-            TcpStream::connect(address).is_ok()
-                && JobStore::open(url).and_then(|store| store.groups()).is_ok()
-        };
-        if let Some(url) = self.store.take_if(is_there) {
-            say(&format!("`polyrank trace {url}` says more"));
+    /// where ranks meet elsewhere, there are none. Says of each circle once that it is one.
+    fn say_who_knows_more(&mut self, may_be_circle: bool) {
+        if self.is_store_told && !may_be_circle {
+            return;
+        }
+        // The client of a store tries for long where nobody listens.
+        let address = self.store.strip_prefix("tcp://").unwrap_or(&self.store);
+        let is_there = TcpStream::connect(address).is_ok()
+            && JobStore::open(&self.store).and_then(|store| store.groups()).is_ok();
+        if !is_there {
+            return;
+        }
+        if may_be_circle {
+            let circles = circles(&self.store).unwrap_or_default();
+            // What is told of ranks that end says nothing.
+            let is_over = self.is_over.load(Ordering::SeqCst);
+            for (name, text) in circles.into_iter().filter(|_| !is_over) {
+                if self.circles.insert(name) {
+                    say(&text);
+                }
+            }
+        }
+        if !self.is_store_told {
+            self.is_store_told = true;
+            say(&format!("`polyrank trace {}` says more", self.store));
         }
     }
 
@@ -147,4 +193,16 @@ impl LookOut {
             self.others = reports.to_vec();
         }
     }
+}
+
+/// The circles in which ranks wait that meet in the store at `url`: what each is, and that with who
+/// waits where for whom. None where the ranks cannot tell.
+fn circles(url: &str) -> Option<Vec<(String, String)>> {
+    let (told, _) = inspect::gather(url).ok()?;
+    let job = Job::new(vec![polyrank_trace::read(url, &told.to_string()).ok()?]).ok()?;
+    let all = job.findings().into_iter().filter(|finding| finding.kind == Kind::Deadlock);
+    let text = |text: &str, details: &[String]| {
+        format!("{text}{}", details.iter().map(|it| format!("; {it}")).collect::<String>())
+    };
+    Some(all.map(|it| (it.text.clone(), text(&it.text, &it.details))).collect())
 }

@@ -99,7 +99,7 @@ pub(super) fn stalled(
         all.push(rank);
         match where_is(group, operation, places, rank) {
             Standing::Waits => waiting.push(rank),
-            Standing::Elsewhere(text) => others.add(rank, text),
+            Standing::Elsewhere(place) => others.add(rank, place),
         }
     }
     waiting.sort_unstable();
@@ -116,7 +116,8 @@ pub(super) fn stalled(
     };
     let mut sites = Others::default();
     for &rank in &waiting {
-        site_of(rank).into_iter().for_each(|site| sites.add(rank, format!("at {site}")));
+        let site = site_of(rank).map(|site| Whereabouts::Is(format!("at {site}")));
+        site.into_iter().for_each(|site| sites.add(rank, site));
     }
     let subject = format!("{} of group {}", operation.named(), group.shown());
     let who = rank_names(&waiting, 0);
@@ -138,7 +139,74 @@ fn concerned(group: &GroupFacts, operation: &CalledOperation) -> impl Iterator<I
 enum Standing {
     /// It waits in the same operation.
     Waits,
-    Elsewhere(String),
+    Elsewhere(Whereabouts),
+}
+
+/// Where a rank is that does not wait in the operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// Nobody could ask it.
+    Unknown,
+    /// It was asked.
+    Silent,
+    /// A debugger holds it at this line.
+    Held(String),
+    /// "in barrier #4 of group tp for 12 s", "at train.py:4".
+    Is(String),
+    /// It waits for nothing.
+    Idle {
+        last: LastCall,
+        /// Where in its program it is, if that is known.
+        site: Option<String>,
+    },
+}
+
+/// The last collective of a rank in the group of the operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LastCall {
+    /// It has called none of this group.
+    None(String),
+    /// The operation, or a later one.
+    Later(String),
+    /// An earlier one, which it called so long ago.
+    Earlier { name: String, ago: String },
+}
+
+impl Whereabouts {
+    /// What is said of one rank, or of several: "is in barrier #4 of group tp for 12 s".
+    fn said_of(&self, are_several: bool) -> String {
+        let of = |one: &'static str, several: &'static str| match are_several {
+            true => several,
+            false => one,
+        };
+        match self {
+            Whereabouts::Unknown => "may be anywhere".to_owned(),
+            Whereabouts::Silent => {
+                "did not answer: stopped, gone, or cut off from the store".to_owned()
+            }
+            Whereabouts::Held(line) => {
+                format!("{} breakpoint, {line}", of("is at its", "are at their"))
+            }
+            Whereabouts::Is(place) => format!("{} {place}", of("is", "are")),
+            Whereabouts::Idle { last, site } => {
+                let called = match last {
+                    LastCall::None(group) => {
+                        format!("{} called no collective of group {group}", of("has", "have"))
+                    }
+                    LastCall::Later(name) => {
+                        let did = of("has done its part", "have done their part");
+                        format!("{did}, and called {name}")
+                    }
+                    LastCall::Earlier { name, ago } => {
+                        let waits = of("waits for nothing; it", "wait for nothing; they");
+                        format!("{waits} last called {name}, {ago} ago")
+                    }
+                };
+                let site = site.as_ref().map(|site| format!(", and {} at {site}", of("is", "are")));
+                called + &site.unwrap_or_default()
+            }
+        }
+    }
 }
 
 fn where_is(
@@ -148,46 +216,48 @@ fn where_is(
     rank: u32,
 ) -> Standing {
     let Some(place) = places.known.get(&rank) else {
-        let text = match places.obstacle {
-            None => "did not answer: stopped, gone, or cut off from the store",
-            Some(_) => "may be anywhere",
-        };
-        return Standing::Elsewhere(text.to_owned());
+        return Standing::Elsewhere(match places.obstacle {
+            None => Whereabouts::Silent,
+            Some(_) => Whereabouts::Unknown,
+        });
     };
     if let Some(held) = &place.held {
-        return Standing::Elsewhere(format!("at its breakpoint, {held}"));
+        return Standing::Elsewhere(Whereabouts::Held(held.clone()));
     }
     let here = place.group(&group.name);
     if operation.is_collective && here.is_some_and(|here| here.has_open(operation.sequence)) {
         return Standing::Waits;
     }
     if let Some((other, awaited)) = place.awaited() {
-        let since = seconds(Duration::from_millis(awaited.since_ms));
-        let what = awaited.named();
-        let site = place.site.as_ref().or(awaited.site.as_ref());
-        let site = site.map(|site| format!(", at {site}")).unwrap_or_default();
         let title = match other.title() == group.shown() && other.group != group.name {
             true => with_name(other.title(), &other.group),
             false => other.title().to_owned(),
         };
-        return Standing::Elsewhere(format!("in {what} of group {title} for {since}{site}"));
+        let what = format!("{} of group {title}", awaited.named());
+        let site = place.site.as_ref().or(awaited.site.as_ref());
+        return Standing::Elsewhere(within(&what, awaited.since_ms, site));
     }
     if let Some((what, since_ms)) = &place.meeting {
-        let since = seconds(Duration::from_millis(*since_ms));
-        let site = site_of(place, ", at ");
-        return Standing::Elsewhere(format!("in {what} for {since}{site}"));
+        return Standing::Elsewhere(within(what, *since_ms, place.site.as_ref()));
     }
-    let called = match here.and_then(|here| here.last.as_ref()) {
-        None => format!("has called no collective of group {}", group.shown()),
+    let last = match here.and_then(|here| here.last.as_ref()) {
+        None => LastCall::None(group.shown()),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
-            format!("has done its part, and called {}", last.named())
+            LastCall::Later(last.named())
         }
-        Some(last) => {
-            let since = seconds(Duration::from_millis(last.since_ms));
-            format!("waits for nothing; it last called {}, {since} ago", last.named())
-        }
+        Some(last) => LastCall::Earlier {
+            name: last.named(),
+            ago: seconds(Duration::from_millis(last.since_ms)),
+        },
     };
-    Standing::Elsewhere(called + &site_of(place, ", and is at "))
+    Standing::Elsewhere(Whereabouts::Idle { last, site: place.site.clone() })
+}
+
+/// That a rank is in `what` for so long.
+fn within(what: &str, since_ms: u64, site: Option<&String>) -> Whereabouts {
+    let since = seconds(Duration::from_millis(since_ms));
+    let site = site.map(|site| format!(", at {site}")).unwrap_or_default();
+    Whereabouts::Is(format!("in {what} for {since}{site}"))
 }
 
 /// Where a rank has called the operation, if it notes that: programs whose language cannot tell
@@ -200,45 +270,22 @@ fn called_at(group: &GroupFacts, operation: &CalledOperation, place: &Place) -> 
     place.group(&group.name)?.open.iter().find(is_it)?.site.clone()
 }
 
-/// Where in its program a rank is, if that is known, after these words.
-fn site_of(place: &Place, words: &str) -> String {
-    place.site.as_ref().map(|site| format!("{words}{site}")).unwrap_or_default()
-}
-
 /// Ranks that stand elsewhere, those together that stand at the same place.
 #[derive(Default)]
-struct Others(Vec<(String, Vec<u32>)>);
+struct Others(Vec<(Whereabouts, Vec<u32>)>);
 
 impl Others {
-    fn add(&mut self, rank: u32, text: String) {
-        match self.0.iter_mut().find(|(known, _)| *known == text) {
+    fn add(&mut self, rank: u32, place: Whereabouts) {
+        match self.0.iter_mut().find(|(known, _)| *known == place) {
             Some((_, ranks)) => ranks.push(rank),
-            None => self.0.push((text, vec![rank])),
+            None => self.0.push((place, vec![rank])),
         }
     }
 
     fn text(&self) -> String {
-        let part = |(text, who): &(String, Vec<u32>)| {
-            let text = if who.len() == 1 { text.clone() } else { of_several(text) };
-            let is = match text.starts_with("in ") || text.starts_with("at ") {
-                true if who.len() == 1 => " is",
-                true => " are",
-                false => "",
-            };
-            format!("; {}{is} {text}", rank_names(who, 0))
+        let part = |(place, who): &(Whereabouts, Vec<u32>)| {
+            format!("; {} {}", rank_names(who, 0), place.said_of(who.len() > 1))
         };
         self.0.iter().map(part).collect()
     }
-}
-
-/// What is said of one rank, as it is said of several.
-fn of_several(text: &str) -> String {
-    const BEGINNINGS: [(&str, &str); 3] = [
-        ("has called", "have called"),
-        ("has done its part", "have done their part"),
-        ("waits for nothing; it last", "wait for nothing; they last"),
-    ];
-    let begin = BEGINNINGS.iter().find(|(of_one, _)| text.starts_with(of_one));
-    let text = begin.map_or(text.to_owned(), |(one, several)| text.replacen(one, several, 1));
-    text.replacen(", and is at ", ", and are at ", 1)
 }

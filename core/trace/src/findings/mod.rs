@@ -124,7 +124,10 @@ impl Job {
         let untold: Vec<_> =
             hangs.into_iter().filter(|hang| !is_of_a_circle(hang, &findings)).collect();
         findings.extend(untold);
-        findings.extend(rendezvous::find(self));
+        let late = rendezvous::find(self);
+        let untold: Vec<_> =
+            late.into_iter().filter(|late| !is_of_a_circle(late, &findings)).collect();
+        findings.extend(untold);
         findings.extend(others::lonely_messages(self, &findings));
         findings.extend(others::failures(self));
         findings.extend(others::missing_files(self, &findings));
@@ -140,11 +143,11 @@ impl Job {
     }
 }
 
-/// Whether a circle has told all that a hang would.
+/// Whether a circle has told all that a hang, or a rendezvous, would.
 fn is_of_a_circle(hang: &Finding, circles: &[Finding]) -> bool {
     let mut circles = circles.iter().filter(|finding| finding.kind == Kind::Deadlock);
     circles.any(|circle| {
-        hang.kind == Kind::Hang
+        matches!(hang.kind, Kind::Hang | Kind::Rendezvous)
             && hang.ranks.iter().chain(&hang.waiting).all(|rank| circle.ranks.contains(rank))
     })
 }

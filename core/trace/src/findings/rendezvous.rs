@@ -11,10 +11,15 @@ use crate::words;
 const MAX_DESCRIBED: usize = 8;
 
 /// What a rank has told, and the rendezvous at which it waits.
-type Waiting<'dump> = (&'dump Dump, &'dump Rendezvous);
+pub(super) type Waiting<'dump> = (&'dump Dump, &'dump Rendezvous);
 
 /// Those of the job, in the order of the groups' names.
 pub(super) fn find(job: &Job) -> Vec<Finding> {
+    all(job).iter().filter_map(|waiting| finding(job, waiting)).collect()
+}
+
+/// Who waits at each rendezvous.
+pub(super) fn all(job: &Job) -> Vec<Vec<Waiting<'_>>> {
     let mut found: BTreeMap<(&str, &[u32]), Vec<Waiting<'_>>> = BTreeMap::new();
     for dump in &job.dumps {
         for meeting in &dump.rendezvous {
@@ -22,11 +27,12 @@ pub(super) fn find(job: &Job) -> Vec<Finding> {
             found.entry(key).or_default().push((dump, meeting));
         }
     }
-    found.values().filter_map(|waiting| finding(job, waiting)).collect()
+    found.into_values().collect()
 }
 
-fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
-    let (_, meeting) = waiting.first()?;
+/// Those who are known not to have come to the rendezvous at which these wait.
+pub(super) fn absent(job: &Job, waiting: &[Waiting<'_>]) -> Vec<u32> {
+    let Some((_, meeting)) = waiting.first() else { return Vec::new() };
     let waits = |rank: &u32| waiting.iter().any(|(dump, _)| dump.rank == *rank);
     let is_reported =
         |rank: &u32| waiting.iter().any(|(_, meeting)| meeting.missing.contains(rank));
@@ -37,7 +43,12 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
     // Who has told what it does, and not that it waits there, is elsewhere.
     let is_elsewhere = |rank: u32| job.dump(rank).is_some() && !has_joined(rank);
     let is_absent = |rank: &&u32| !waits(rank) && (is_reported(rank) || is_elsewhere(**rank));
-    let absent: Vec<u32> = meeting.ranks.iter().filter(is_absent).copied().collect();
+    meeting.ranks.iter().filter(is_absent).copied().collect()
+}
+
+fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
+    let (_, meeting) = waiting.first()?;
+    let absent = absent(job, waiting);
     let is_unknown = |rank: &&u32| job.dump(**rank).is_none() && !absent.contains(rank);
     let unknown: Vec<u32> = meeting.ranks.iter().filter(is_unknown).copied().collect();
     let ranks: Vec<u32> = waiting.iter().map(|(dump, _)| dump.rank).collect();

@@ -1,10 +1,11 @@
 //! Ranks that wait for each other in a circle. Each edge is a call that has not ended, from the
-//! rank that made it to a rank that has not come to it. Knows no collective's meaning.
+//! rank that waits in it to a rank that has not come to it: an operation, or one that makes a
+//! group. Knows no collective's meaning.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Finding, Kind, Severity};
-use crate::dump::{Dump, Entry};
+use super::{Finding, Kind, Severity, rendezvous};
+use crate::dump::{Dump, Entry, Rendezvous};
 use crate::job::{Job, Standing};
 use crate::messages;
 use crate::words;
@@ -15,8 +16,16 @@ const MAX_CALLS: usize = 64;
 /// A call that waits for a rank.
 #[derive(Clone, Copy)]
 struct Edge<'a> {
-    from: (&'a Dump, &'a Entry),
+    dump: &'a Dump,
+    call: Call<'a>,
     to: u32,
+}
+
+/// What a rank waits in.
+#[derive(Clone, Copy)]
+enum Call<'a> {
+    Operation(&'a Entry),
+    Rendezvous(&'a Rendezvous),
 }
 
 /// The circles in which ranks wait, each by its shortest path; no rank is in two.
@@ -29,10 +38,10 @@ pub(super) fn circles(job: &Job) -> Vec<Finding> {
             continue;
         }
         let Some(circle) = shortest(&edges, *rank) else { continue };
-        if circle.iter().any(|edge| taken.contains(&edge.from.0.rank)) {
+        if circle.iter().any(|edge| taken.contains(&edge.dump.rank)) {
             continue;
         }
-        taken.extend(circle.iter().map(|edge| edge.from.0.rank));
+        taken.extend(circle.iter().map(|edge| edge.dump.rank));
         found.push(finding(job, &circle));
     }
     found
@@ -42,7 +51,7 @@ fn edges(job: &Job) -> BTreeMap<u32, Vec<Edge<'_>>> {
     let mut edges: BTreeMap<u32, Vec<Edge<'_>>> = BTreeMap::new();
     let mut open: BTreeMap<u32, usize> = BTreeMap::new();
     for operation in &job.operations {
-        let calls: Vec<_> = job.calls(operation).filter(|(_, call)| !call.is_done()).collect();
+        let calls: Vec<_> = job.calls(operation).filter(|(_, call)| waits(call)).collect();
         if calls.is_empty() {
             continue;
         }
@@ -54,17 +63,31 @@ fn edges(job: &Job) -> BTreeMap<u32, Vec<Edge<'_>>> {
             *count += 1;
             if *count <= MAX_CALLS {
                 let of_rank = edges.entry(dump.rank).or_default();
-                of_rank.extend(absent.iter().map(|to| Edge { from: (dump, entry), to: *to }));
+                let call = Call::Operation(entry);
+                of_rank.extend(absent.iter().map(|to| Edge { dump, call, to: *to }));
             }
         }
     }
     for lonely in messages::lonely(job) {
-        if let Some(to) = lonely.peer.filter(|_| !lonely.entry.is_done()) {
+        if let Some(to) = lonely.peer.filter(|_| waits(lonely.entry)) {
             let of_rank = edges.entry(lonely.dump.rank).or_default();
-            of_rank.push(Edge { from: (lonely.dump, lonely.entry), to });
+            of_rank.push(Edge { dump: lonely.dump, call: Call::Operation(lonely.entry), to });
+        }
+    }
+    for waiting in rendezvous::all(job) {
+        let absent = rendezvous::absent(job, &waiting);
+        for (dump, meeting) in waiting {
+            let of_rank = edges.entry(dump.rank).or_default();
+            let call = Call::Rendezvous(meeting);
+            of_rank.extend(absent.iter().map(|to| Edge { dump, call, to: *to }));
         }
     }
     edges
+}
+
+/// Whether its rank waits for the end of an operation, or has until that failed.
+fn waits(entry: &Entry) -> bool {
+    !entry.is_done() && (entry.is_awaited || !entry.is_in_flight())
 }
 
 /// The shortest way from a rank to itself.
@@ -91,7 +114,7 @@ fn way_back<'a>(came_by: &BTreeMap<u32, Edge<'a>>, start: u32) -> Vec<Edge<'a>> 
     let mut at = start;
     while let Some(edge) = came_by.get(&at) {
         way.push(*edge);
-        at = edge.from.0.rank;
+        at = edge.dump.rank;
         if at == start {
             break;
         }
@@ -101,11 +124,10 @@ fn way_back<'a>(came_by: &BTreeMap<u32, Edge<'a>>, start: u32) -> Vec<Edge<'a>> 
 }
 
 fn finding(job: &Job, circle: &[Edge<'_>]) -> Finding {
-    let title = |edge: &Edge<'_>| job.title_of(edge.from.0, edge.from.1).to_owned();
-    let mut groups: Vec<String> = circle.iter().map(title).collect();
+    let mut groups: Vec<String> = circle.iter().map(|edge| edge.group(job).to_owned()).collect();
     groups.sort_unstable();
     groups.dedup();
-    let ranks: Vec<u32> = circle.iter().map(|edge| edge.from.0.rank).collect();
+    let ranks: Vec<u32> = circle.iter().map(|edge| edge.dump.rank).collect();
     let between = match groups.as_slice() {
         [one] => format!("in {one}"),
         several => format!("between the groups {}", words::list(several)),
@@ -113,32 +135,74 @@ fn finding(job: &Job, circle: &[Edge<'_>]) -> Finding {
     let text = format!("{} wait for each other {between}: a deadlock", words::ranks(&ranks));
     let mut finding = Finding::new(Kind::Deadlock, Severity::Error, text);
     for edge in circle {
-        let (dump, entry) = edge.from;
-        let (rank, name, site) =
-            (dump.rank, words::operation(entry, &title(edge)), words::site(entry));
-        let waited = words::duration(entry.end_ns(dump) - entry.created_ns);
         finding.details.push(format!(
-            "rank {rank} is in {name}{site} and has waited {waited} for rank {}",
+            "rank {} is in {} and has waited {} for rank {}",
+            edge.dump.rank,
+            edge.what(job),
+            words::duration(edge.waited_ns()),
             edge.to
         ));
     }
-    let is_member = |edge: &Edge<'_>, rank: &u32| {
-        let group = &job.groups[job.group_of(edge.from.0, edge.from.1)];
-        edge.from.1.message.is_none() && group.ranks.contains(rank)
-    };
-    if groups.len() > 1 && ranks.iter().all(|rank| circle.iter().all(|edge| is_member(edge, rank)))
-    {
+    if groups.len() > 1 && ranks.iter().all(|rank| circle.iter().all(|it| it.is_for(job, *rank))) {
         finding.details.push(format!(
             "these ranks use the groups {} in different orders; all must use them in the same \
              order",
             words::list(&groups)
         ));
     }
-    let first = circle.first().map(|edge| edge.from);
-    finding.operation = first.map(|(_, entry)| entry.name.clone());
-    finding.waited_ns = super::longest_wait(circle.iter().map(|edge| edge.from));
+    finding.operation = circle.first().and_then(|edge| edge.name());
+    finding.waited_ns = circle.iter().map(Edge::waited_ns).max();
     finding.groups = groups;
     finding.ranks = ranks;
     finding.ranks.sort_unstable();
     finding
+}
+
+impl Edge<'_> {
+    /// What the group is called that the call uses, or makes.
+    fn group<'job>(&'job self, job: &'job Job) -> &'job str {
+        match self.call {
+            Call::Operation(entry) => job.title_of(self.dump, entry),
+            Call::Rendezvous(meeting) => &meeting.title,
+        }
+    }
+
+    /// "barrier #3 of dp (train.py:41 in step)".
+    fn what(&self, job: &Job) -> String {
+        match self.call {
+            Call::Operation(entry) => {
+                words::operation(entry, self.group(job)) + &words::site(entry)
+            }
+            Call::Rendezvous(meeting) => {
+                let place = rendezvous::place(self.dump, meeting);
+                meeting.what() + &place.map(|place| format!(" ({place})")).unwrap_or_default()
+            }
+        }
+    }
+
+    fn waited_ns(&self) -> i64 {
+        match self.call {
+            Call::Operation(entry) => entry.end_ns(self.dump) - entry.created_ns,
+            Call::Rendezvous(meeting) => self.dump.dumped_ns - meeting.since_ns,
+        }
+    }
+
+    /// What was called.
+    fn name(&self) -> Option<String> {
+        match self.call {
+            Call::Operation(entry) => Some(entry.name.clone()),
+            Call::Rendezvous(meeting) => meeting.call.clone(),
+        }
+    }
+
+    /// Whether all of its group are to make the call, this rank among them.
+    fn is_for(&self, job: &Job, rank: u32) -> bool {
+        match self.call {
+            Call::Operation(entry) => {
+                let group = &job.groups[job.group_of(self.dump, entry)];
+                entry.message.is_none() && group.ranks.contains(&rank)
+            }
+            Call::Rendezvous(meeting) => meeting.ranks.contains(&rank),
+        }
+    }
 }
