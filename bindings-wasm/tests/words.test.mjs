@@ -25,3 +25,9 @@ for (const { obstacle, waited, what, over, said, ...meeting } of cases.meetings)
     assert.deepEqual([meetingName(meeting), meetingOver(meeting)], [what, over]);
   });
 }
+
+test("a description that a group has for want of one is not said", () => {
+  for (const description of ["", "undefined", "default_pg:split"]) {
+    assert.equal(groupTitle("dp", description), "dp");
+  }
+});
