@@ -306,9 +306,9 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Those of a broken group, immediately.
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
-    /// Tries to run a small collective immediately, in the memory of the caller. Where it waits for
-    /// other ranks, it may call `meanwhile` once, with the operation's number, for work that then
-    /// takes no time.
+    /// Tries to run a small collective immediately, in the memory of the caller. While this rank's
+    /// part is on its way to the others, it may call `meanwhile` once, with the operation's number,
+    /// for work that takes least time then.
     fn try_small(
         &self,
         call: &SmallCall,

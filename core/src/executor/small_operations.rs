@@ -70,10 +70,10 @@ impl State {
         if !is_written {
             return SmallAttempt::Declined;
         }
+        (self.issued, self.tried) = (sequence, Some(sequence));
         meanwhile(sequence);
         // Whether the others sleep is read after they can see what was written.
         exchange.board.fence();
-        (self.issued, self.tried) = (sequence, Some(sequence));
         if self.wake_immediately(transport) {
             return SmallAttempt::Shown;
         }

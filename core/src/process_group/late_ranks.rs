@@ -66,13 +66,18 @@ impl LateRanks<'_> {
         WaitingCall::present().is_some_and(|call| call.is_due())
     }
 
-    /// Says that these ranks of the group have not come.
+    /// Says that these ranks of the group have not come; if there are none, that rank 0 of the
+    /// group has not decided.
     pub(super) fn say(&self, ranks: &[u32]) {
         let global = |&rank: &u32| self.group.global_rank(rank).unwrap_or(rank);
-        let global: Vec<u32> = ranks.iter().map(global).collect();
-        if let (Some(call), false) = (WaitingCall::present(), global.is_empty()) {
-            let has = if global.len() == 1 { "has" } else { "have" };
-            call.say(&format!("{} {has} not come", rank_names(&global, 0)));
+        let ranks: Vec<u32> = ranks.iter().map(global).collect();
+        let what = match ranks.len() {
+            0 => format!("rank {} has not said yet whether all have come", global(&0)),
+            1 => format!("{} has not come", rank_names(&ranks, 0)),
+            _ => format!("{} have not come", rank_names(&ranks, 0)),
+        };
+        if let Some(call) = WaitingCall::present() {
+            call.say(&what);
         }
     }
 }

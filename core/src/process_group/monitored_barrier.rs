@@ -24,6 +24,8 @@ use crate::work::comm_name::describe_error;
 const PASSED: &[u8] = b"passed";
 /// How often a waiting rank looks whether the group broke.
 const SLICE: Duration = Duration::from_millis(200);
+/// How many slices after it has come rank 0 has told who is late, unless it is stopped.
+const TOLD_SOON: u32 = 5;
 /// How many ranks rank 0 connects to, so that their deaths are noticed.
 const WATCHED: usize = 16;
 /// How much longer than their own limit the others wait for rank 0 to come.
@@ -175,10 +177,22 @@ impl Barrier<'_> {
         let ranks: Vec<u32> = (1..self.group.size()).collect();
         let until = clock::after(self.limit);
         let mut missing = ranks.clone();
+        let mut told: Option<Vec<u32>> = None;
         loop {
             missing = self.not_arrived(&missing).await?;
             self.late.note(&missing);
-            self.say_who_is_late().await?;
+            if !missing.is_empty() && self.late.is_due() {
+                self.late.say(&missing);
+            }
+            match &mut told {
+                // Most barriers are over within a slice.
+                None => told = Some(Vec::new()),
+                Some(told) if *told != missing && !missing.is_empty() => {
+                    self.tell_who_is_late(&missing).await;
+                    told.clone_from(&missing);
+                }
+                Some(_) => {}
+            }
             if missing.is_empty()
                 || self.group.is_broken()
                 || !self.wait_for(&missing, until).await?
@@ -206,6 +220,9 @@ impl Barrier<'_> {
         for rank in &ranks {
             let _ = self.store.delete_key_async(&self.arrival(*rank)).await;
         }
+        if told.is_some_and(|told| !told.is_empty()) {
+            let _ = self.store.delete_key_async(&self.late_ranks()).await;
+        }
         if let Some(before) = self.number.checked_sub(1) {
             let before = Barrier { number: before, ..*self };
             let _ = self.store.delete_key_async(&before.verdict()).await;
@@ -219,22 +236,38 @@ impl Barrier<'_> {
         let until = clock::after(self.limit.saturating_add(ARRIVAL_GRACE));
         while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
             self.late.note(&[0]);
-            self.say_who_is_late().await?;
+            if self.late.is_due() {
+                self.late.say(&[0]);
+            }
             if self.group.is_broken() || !self.wait_for(&[0], until).await? {
                 self.decide(&self.failure("Rank 0", &[0])).await?;
                 break;
             }
         }
+        self.late.note(&[]);
         // Rank 0 decides within its own limit, which may be another one; if it dies, the group
         // breaks. The last resort is the group's limit.
         let until = clock::after(self.limit.max(self.group.limit()).saturating_add(GRACE));
         let verdict = self.verdict();
+        let mut looks_left = None;
         loop {
             if self.is_there(&verdict).await? {
                 let found = self.store.get_async(&verdict).await?;
                 return self.result_of(Verdict::decode(&found));
             }
-            self.say_who_is_late().await?;
+            if self.late.is_due() {
+                looks_left = Some(TOLD_SOON);
+            }
+            if let Some(looks) = looks_left {
+                let told = self.told_who_is_late().await;
+                looks_left = match looks.checked_sub(1) {
+                    Some(left) if told.is_empty() => Some(left),
+                    _ => {
+                        self.late.say(&told);
+                        None
+                    }
+                };
+            }
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
                 let found = self.decide(&self.failure("Rank 0", &[0])).await?;
@@ -285,14 +318,22 @@ impl Barrier<'_> {
         Verdict::Failed { missing, message }
     }
 
-    /// Says who has not come, when this rank has waited for long.
-    async fn say_who_is_late(&self) -> Result<()> {
-        if self.late.is_due() {
-            let is_other = |rank: &u32| *rank != self.group.rank();
-            let others: Vec<u32> = (0..self.group.size()).filter(is_other).collect();
-            self.late.say(&self.not_arrived(&others).await?);
+    /// Rank 0: tells the others who has not come, so that they need not ask for each other. No
+    /// barrier fails for the sake of what may have to be said.
+    async fn tell_who_is_late(&self, missing: &[u32]) {
+        let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
+        let _ = self.store.set_async(&self.late_ranks(), missing.join(",").as_bytes()).await;
+    }
+
+    /// The others: who has not come, as far as rank 0 has told.
+    async fn told_who_is_late(&self) -> Vec<u32> {
+        let key = self.late_ranks();
+        if !self.is_there(&key).await.unwrap_or(false) {
+            return Vec::new();
         }
-        Ok(())
+        let told = self.store.get_async(&key).await.unwrap_or_default();
+        let ranks = String::from_utf8_lossy(&told);
+        ranks.split(',').filter_map(|rank| rank.parse().ok()).collect()
     }
 
     async fn not_arrived(&self, ranks: &[u32]) -> Result<Vec<u32>> {
@@ -343,6 +384,11 @@ impl Barrier<'_> {
 
     fn arrival(&self, rank: u32) -> String {
         format!("monitored_barrier/{}/{rank}", self.number)
+    }
+
+    /// Where rank 0 tells who has not come.
+    fn late_ranks(&self) -> String {
+        format!("monitored_barrier/{}/late", self.number)
     }
 
     fn verdict(&self) -> String {

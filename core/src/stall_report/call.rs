@@ -6,7 +6,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{ReportedWait, StallReport};
+use super::said::say;
+use super::{PublishedStall, ReportedWait, StallReport};
 use crate::context::{self, within_async};
 
 /// A call in which a rank waits.
@@ -31,6 +32,12 @@ impl WaitingCall {
         WaitingCall { subject, group: group.to_owned(), rank, wait }
     }
 
+    /// One of which nothing is ever said: whoever calls has words of its own for what it waits for.
+    pub(crate) fn unsaid() -> WaitingCall {
+        let wait = Mutex::new(ReportedWait::after(None));
+        WaitingCall { subject: String::new(), group: String::new(), rank: None, wait }
+    }
+
     /// The outermost that this thread is in: the one that the program has called.
     pub(crate) fn present() -> Option<Arc<WaitingCall>> {
         // A thread that ends has none any more, and may still have to leave a group.
@@ -46,10 +53,7 @@ impl WaitingCall {
         if WaitingCall::is_within_another() {
             return future.await;
         }
-        let call = Arc::new(self);
-        let output = within_async(&CALLS, call.clone(), pin!(future)).await;
-        call.end();
-        output
+        within_async(&CALLS, Arc::new(self), pin!(future)).await
     }
 
     /// As [`WaitingCall::of`], for what blocks.
@@ -57,10 +61,7 @@ impl WaitingCall {
         if WaitingCall::is_within_another() {
             return run();
         }
-        let call = Arc::new(self);
-        let output = context::within(&CALLS, call.clone(), run);
-        call.end();
-        output
+        context::within(&CALLS, Arc::new(self), run)
     }
 
     /// Runs `run` on this thread, which works for a call.
@@ -79,8 +80,7 @@ impl WaitingCall {
     /// Says that this rank waits, and what is known of that: "rank 1 has not come".
     pub(crate) fn say(&self, what: &str) {
         let WaitingCall { subject, group, rank, .. } = self;
-        let mut wait = self.wait();
-        let waited = wait.waited();
+        let waited = self.wait().waited();
         let text = match rank {
             Some(rank) => format!("{subject}: rank {rank} has waited for {waited}; {what}"),
             None => format!("{subject} has waited for {waited}; {what}"),
@@ -95,15 +95,25 @@ impl WaitingCall {
             waiting,
             ..StallReport::default()
         };
-        wait.say(&text, report);
-    }
-
-    /// Takes it back, if it was said.
-    pub(crate) fn end(&self) {
-        self.wait().end(&self.subject);
+        let report = self.wait().counted(report);
+        // Whoever listens may make requests of its own within this call: nothing is locked.
+        say(&text);
+        let published = PublishedStall::new(report);
+        let former = self.wait().note(published);
+        drop(former);
     }
 
     fn wait(&self) -> MutexGuard<'_, ReportedWait> {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WaitingCall {
+    /// Takes back what was said: the call is over, or given up.
+    fn drop(&mut self) {
+        let last_words = self.wait().last_words(&self.subject);
+        if let Some(text) = last_words {
+            say(&text);
+        }
     }
 }

@@ -78,7 +78,12 @@ pub(crate) struct ReportedWait {
 impl ReportedWait {
     /// One that begins now.
     pub(crate) fn new() -> ReportedWait {
-        let (began, pause) = (Instant::now(), stall_limit());
+        ReportedWait::after(stall_limit())
+    }
+
+    /// One that is said after so long, or never.
+    pub(super) fn after(pause: Option<Duration>) -> ReportedWait {
+        let began = Instant::now();
         let next = clock::after(pause.unwrap_or_default());
         ReportedWait { began, pause, next, said: None }
     }
@@ -112,16 +117,32 @@ impl ReportedWait {
     /// by these numbers.
     pub(crate) fn say(&mut self, text: &str, report: StallReport) {
         say(text);
+        let published = PublishedStall::new(self.counted(report));
+        self.note(published);
+    }
+
+    /// `report`, with how often this was said and how long it has lasted.
+    pub(super) fn counted(&self, report: StallReport) -> StallReport {
         let times = self.said.as_ref().map_or(1, |(_, times)| times.saturating_add(1));
         let waited_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let report = StallReport { times, waited_ms, ..report };
-        self.said = Some((PublishedStall::new(report), times));
+        StallReport { times, waited_ms, ..report }
+    }
+
+    /// Notes that it was said; what was said before.
+    pub(super) fn note(&mut self, published: PublishedStall) -> Option<PublishedStall> {
+        let times = self.said.as_ref().map_or(1, |(_, times)| times.saturating_add(1));
+        self.said.replace((published, times)).map(|(former, _)| former)
     }
 
     /// Takes it back, if it was said.
     pub(crate) fn end(&self, subject: &str) {
-        if self.said.is_some() {
-            say(&taken_back(subject, self.began.elapsed()));
+        if let Some(text) = self.last_words(subject) {
+            say(&text);
         }
+    }
+
+    /// That this rank waits no longer, if it was said that it waits.
+    pub(super) fn last_words(&self, subject: &str) -> Option<String> {
+        self.said.as_ref().map(|_| taken_back(subject, self.began.elapsed()))
     }
 }

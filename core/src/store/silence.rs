@@ -43,9 +43,3 @@ impl Silence {
         }
     }
 }
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        self.own.iter().for_each(WaitingCall::end);
-    }
-}

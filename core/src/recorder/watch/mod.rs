@@ -26,7 +26,7 @@ use crate::call_site::{are_frames_wanted, call_site};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::ProcessMutex;
-use crate::stall_report::{MAX_STALL, stall_limit};
+use crate::stall_report::{MAX_STALL, WaitingCall, stall_limit};
 use crate::store::{PrefixStore, Store, does_not_answer};
 pub(crate) use answers::Answers;
 use place::Place;
@@ -113,7 +113,8 @@ fn look_out(limit: Option<Duration>) {
     for turn in 0.. {
         rest(limit.map_or(LOOK_INTERVAL, |limit| LOOK_INTERVAL.min(limit)));
         // What the program does with logs may panic, and the next look may go well.
-        let _ = catch_unwind(AssertUnwindSafe(|| look(&mut stalls, turn)));
+        let turn = AssertUnwindSafe(|| WaitingCall::unsaid().run(|| look(&mut stalls, turn)));
+        let _ = catch_unwind(turn);
     }
 }
 

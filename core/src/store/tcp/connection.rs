@@ -177,7 +177,7 @@ impl Connection {
                 sendmsg(&self.socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
             };
             match result {
-                Ok(bytes) => sent += bytes,
+                Ok(bytes) => (sent, silence) = (sent + bytes, None),
                 // The socket's own limit of one slice has passed.
                 Err(Errno::AGAIN) => {
                     deadline.slice(SLICE)?;
