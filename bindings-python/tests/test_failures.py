@@ -165,13 +165,20 @@ def test_abort(trio):
     trio.run(aborts)
 
 
-def die(here):
+def through(here):
+    """All have been in an operation, and no rank is any more: who is in one with a rank that is
+    killed hears of that."""
     here.group.barrier().wait()
+    here.store.barrier("through", here.size)
+
+
+def die(here):
+    through(here)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def survive(here, dead, collective):
-    here.group.barrier().wait()
+    through(here)
     started = time.monotonic()
     with pytest.raises(polyrank.RankFailedError) as caught:
         for _ in range(1_000_000):
@@ -204,7 +211,7 @@ def test_a_killed_rank_is_named_on_all_others(dead, collective):
 
 
 def idle_then_call(here, dead):
-    here.group.barrier().wait()
+    through(here)
     here.store.wait(["killed"])
     with pytest.raises(polyrank.RankFailedError) as caught:
         for _ in range(1_000_000):

@@ -25,6 +25,8 @@ def broken(here):
     with pytest.raises(polyrank.AbortedError, match="rank 0: it revoked the group"):
         group.barrier().wait()
     assert group.get_error() == polyrank.WorkResult.COMM_ERROR
+    # Nobody is killed while another has still to hear of this.
+    here.store.barrier("broken", here.size)
     return group
 
 

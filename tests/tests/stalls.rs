@@ -302,7 +302,7 @@ fn where_an_operation_fails_each_rank_writes_what_it_has_called() {
     with_variable("POLYRANK_TRACE_DIR", folder.path().to_str().unwrap(), || {
         job(test, 3, |group| {
             group.barrier(()).unwrap();
-            dies_between_operations(&group, 1);
+            dies_between_operations(group, 1);
             group.allreduce(&mut [1.0], ()).unwrap_err();
             std::process::exit(0);
         })

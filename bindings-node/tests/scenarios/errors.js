@@ -90,8 +90,10 @@ export async function mismatch({ group, rank }) {
 }
 
 /** Rank 1 dies while the others wait for it. */
-export async function death({ group, rank }) {
+export async function death({ group, rank, size, store }) {
   await group.barrier();
+  // Who still is in an operation with a rank that is killed hears of that.
+  await store.barrier("through", size);
   if (rank === 1) process.kill(process.pid, "SIGKILL");
   const first = await failure(() => group.allreduce(Float32Array.of(1)));
   const later = await failure(() => group.allreduce(Float32Array.of(1)));
@@ -99,8 +101,9 @@ export async function death({ group, rank }) {
 }
 
 /** Nobody asks how it ended: no process may end because of that. */
-export async function unasked({ group, rank }) {
+export async function unasked({ group, rank, size, store }) {
   await group.barrier();
+  await store.barrier("through", size);
   if (rank === 1) process.kill(process.pid, "SIGKILL");
   const works = [1, 2, 3].map((value) => group.allreduce(Float32Array.of(value)));
   while (!works.every((work) => work.isCompleted())) await new Promise(setImmediate);

@@ -16,12 +16,14 @@ async function failure(call) {
 const LIMIT_MS = 60_000;
 
 /** The group breaks, its last rank is killed after that, and the others go on without it. */
-export async function killed({ group, rank, size }) {
+export async function killed({ group, rank, size, store }) {
   const victim = size - 1;
   const before = group.getError();
   if (rank === 0) group.revoke();
   const broken = await failure(() => group.barrier());
   const after = group.getError();
+  // Nobody is killed while another has still to hear of the first failure.
+  await store.barrier("broken", size);
   if (rank === victim) process.kill(process.pid, "SIGKILL");
   const agreed = await group.agree(0b110 + rank, { timeout: LIMIT_MS });
   const needed = await failure(() => group.shrinkGroup([], { timeout: LIMIT_MS }));
