@@ -399,14 +399,16 @@ impl<'job> Attempt<'job> {
 
     /// Passes on a signal that is for the ranks. It would end those that have no handler for it.
     fn ask_all(&self, signal: Signal) {
-        let files = (signal == Signal::USR1).then(|| WrittenFiles::now(self.traces()));
+        let ranks = self.alive().map(|rank| rank.rank);
+        let files = (signal == Signal::USR1).then(|| WrittenFiles::now(self.traces(), ranks));
         let listeners = Listeners::now(signal);
         let (asked, spared): (Vec<_>, Vec<_>) =
             self.alive().partition(|rank| rank.process.ask(&listeners, signal));
-        let spared: Vec<u32> = spared.iter().map(|rank| rank.rank).collect();
+        let [asked, spared] = [asked, spared].map(|ranks| numbers(&ranks));
         say(&listeners::answer(signal, asked.len(), &spared));
-        let files = files.filter(|_| !asked.is_empty()).into_iter();
-        files.for_each(|it| it.say_when_written(asked.len()));
+        if let Some(files) = files.filter(|_| !asked.is_empty()) {
+            files.say_when_written(asked);
+        }
     }
 
     /// Where ranks write what they have called on SIGUSR1, as far as this launcher knows.
@@ -503,6 +505,10 @@ fn stopping(ranks: usize) -> String {
         1 => "stopping the rank here".to_owned(),
         more => format!("stopping the {more} ranks here"),
     }
+}
+
+fn numbers(ranks: &[&Rank]) -> Vec<u32> {
+    ranks.iter().map(|rank| rank.rank).collect()
 }
 
 fn list(ranks: &[u32]) -> String {
