@@ -34,7 +34,8 @@ pub struct Dump {
 /// A rendezvous at which a rank waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendezvous {
-    /// What it is: `group 'default_pg'`, `new_group of ranks 0, 1`, `monitored_barrier of group tp`.
+    /// What it is: `group 'default_pg'`, `new_group of ranks 0, 1`, or
+    /// `monitored_barrier of group tp`.
     pub subject: String,
     /// What was called, where a group is made out of another, or meets.
     pub call: Option<String>,
