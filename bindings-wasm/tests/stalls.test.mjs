@@ -193,23 +193,30 @@ test("a tab and a native rank say the same of groups with descriptions", LIMITED
   await leave([page]);
 });
 
-test("a tab that makes a group with a native rank says that it waits for it", LIMITED, async () => {
-  const { pages: [page], group } = await ranks(2, LIMIT_MS);
-  const made = run(page, `({ pr }) => ${MAKE("tp")}.then(() => null)`);
-  const call = "new_group of group tp \\(ranks 0, 1\\)";
-  const text = `^polyrank: ${call}: rank 1 has not come to the rendezvous; waited for [\\d.]+ s$`;
-  await line(0, new RegExp(text, "u"));
-  const barrier = group.barrier();
-  const there = `; rank 0 is in ${call} for [\\d.]+ s$`;
-  await line(1, new RegExp(there, "u"));
-  const [tcp] = store.urls;
-  const shown = await command(["top", tcp.replace("tcp://", ""), "--once"]);
-  assert.match(shown, /^ +0 +browser +0 +new_group of /mu);
-  await Promise.all([made, makeNatively("tp")]);
-  await line(0, new RegExp(`^polyrank: ${call} waits no longer, after [\\d.]+ s$`, "u"));
-  await Promise.all([barrier, run(page, "({ group }) => group.barrier()")]);
-  await leave([page]);
-});
+const MAKES = {
+  new_group: MAKE("tp"),
+  split_group: 'group.splitGroup([0, 1], { groupDesc: "tp" })',
+};
+
+for (const [name, make] of Object.entries(MAKES)) {
+  test(`a tab says that it waits in ${name} for a native rank`, LIMITED, async () => {
+    const { pages: [page], group } = await ranks(2, LIMIT_MS);
+    const made = run(page, `({ pr, group }) => ${make}.then(() => null)`);
+    const call = `${name} of group tp \\(ranks 0, 1\\)`;
+    const late = `^polyrank: ${call}: rank 1 has not come to the rendezvous; waited for [\\d.]+ s$`;
+    await line(0, new RegExp(late, "u"));
+    const barrier = group.barrier();
+    const there = `; rank 0 is in ${call} for [\\d.]+ s$`;
+    await line(1, new RegExp(there, "u"));
+    const [tcp] = store.urls;
+    const shown = await command(["top", tcp.replace("tcp://", ""), "--once"]);
+    assert.match(shown, new RegExp(`^ +0 +browser +0 +${name} of `, "mu"));
+    await Promise.all([made, new Function("pr", "group", `return ${make}`)(pr, group)]);
+    await line(0, new RegExp(`^polyrank: ${call} waits no longer, after [\\d.]+ s$`, "u"));
+    await Promise.all([barrier, run(page, "({ group }) => group.barrier()")]);
+    await leave([page]);
+  });
+}
 
 /** A rank in Python, which waits until a key of the store is there. */
 const PYTHON = `

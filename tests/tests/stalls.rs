@@ -463,6 +463,7 @@ fn who_has_not_come_to_a_monitored_barrier_is_named() {
     let subject = "monitored_barrier of group default_pg";
     let waits = &trace["ranks"][0]["rendezvous"][0];
     assert_eq!((&waits["subject"], &waits["missing"]), (&json!(subject), &json!([2])));
+    assert_eq!(waits["makes_group"], json!(false));
     for rank in [0, 1] {
         let said = said(&ended, rank);
         let expected = format!("{subject}: rank {rank} has waited for N s; rank 2 has not come");

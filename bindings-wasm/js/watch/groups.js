@@ -56,10 +56,17 @@ class KnownGroup {
     return isShared ? withName(this.title, this.name) : this.title;
   }
 
-  /** The store in which its ranks meet for groups that are made out of it; null: it is gone. */
+  /** The store in which its ranks meet for groups that are made out of it; null: it is gone,
+   * or has none. */
   storeOfCalls() {
     const object = this.#object.deref();
-    return this.store ?? (object === undefined ? null : invoke(STORE, object, []));
+    if (this.store !== null || object === undefined) return this.store;
+    try {
+      return invoke(STORE, object, []);
+    } catch {
+      // The call in which that matters says what is wrong with the group.
+      return null;
+    }
   }
 
   /** Learns who its members are now, as they may be replaced. */

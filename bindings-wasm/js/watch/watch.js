@@ -121,7 +121,13 @@ async function followed(promise, meeting) {
 }
 
 function noteDefault(native) {
-  const group = native.invoke(null, DEFAULT_GROUP, [], null);
+  let group;
+  try {
+    group = native.invoke(null, DEFAULT_GROUP, [], null);
+  } catch {
+    // It was left already.
+    return;
+  }
   called.defaultGroup = group.id;
   noteRoot(group.id);
   group.free?.();

@@ -165,7 +165,9 @@ fn where_no_rank_is_in_a_group_nothing_is_said_to_be_written() {
     let errors = BufReader::new(launcher.stderr.take().unwrap()).lines().map(Result::unwrap);
     let said: Vec<String> = errors.filter(|line| !line.contains("logs are")).take(2).collect();
     assert_eq!(said[0], "polyrank run: SIGUSR1: passed on to 1 rank");
-    assert!(said[1].starts_with("polyrank run: no rank has written what it has called: "));
+    let none = "polyrank run: no rank has written what it has called within 15 s: those do, to ";
+    let folder = folder.path().to_str().unwrap();
+    assert!(said[1].starts_with(&format!("{none}{folder}/")), "{said:?}");
     std::fs::write(end, "").unwrap();
     lines.for_each(drop);
     assert!(launcher.wait().unwrap().success());

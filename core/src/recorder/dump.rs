@@ -95,6 +95,7 @@ fn meeting(meeting: &Meeting, clock: &WallClock) -> Value {
     json!({
         "subject": meeting.subject(),
         "call": meeting.function(),
+        "makes_group": meeting.makes_group(),
         "group": meeting.group_name(),
         "title": meeting.title(),
         "ranks": meeting.members,

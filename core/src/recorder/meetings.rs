@@ -156,7 +156,12 @@ impl Meeting {
         self.call.as_ref().map(|call| call.function.as_str())
     }
 
-    /// The name of the group that is made.
+    /// Whether a group is made there, and not that the ranks of one meet.
+    pub(super) fn makes_group(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.makes_group)
+    }
+
+    /// The name of the group that is made, or in which its ranks meet.
     pub(crate) fn group_name(&self) -> &str {
         self.call.as_ref().map_or(&self.group, |call| &call.group)
     }

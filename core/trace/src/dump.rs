@@ -27,18 +27,21 @@ pub struct Dump {
     pub groups: Vec<Group>,
     /// The operations, in the order in which they were issued.
     pub entries: Vec<Entry>,
-    /// Where it waits for the others of a group that is not made yet.
+    /// Where it waits for the others of a group that is not made yet, or that meets in a call.
     pub rendezvous: Vec<Rendezvous>,
 }
 
 /// A rendezvous at which a rank waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendezvous {
-    /// What it is: `group 'default_pg'`, `new_group of ranks 0, 1`.
+    /// What it is: `group 'default_pg'`, `new_group of ranks 0, 1`, or
+    /// `monitored_barrier of group tp`.
     pub subject: String,
-    /// What was called, where a group is made out of another.
+    /// What was called, where a group is made out of another, or meets.
     pub call: Option<String>,
-    /// The name of the group that is made.
+    /// Whether a group is made there, and not that the ranks of one meet.
+    pub makes_group: bool,
+    /// The name of that group.
     pub group: String,
     /// What its user calls it.
     pub title: String,

@@ -123,6 +123,8 @@ fn meeting(root: &Field<'_>, clock: Clock) -> Result<Rendezvous, TraceError> {
     Ok(Rendezvous {
         subject: root.need("subject")?.text()?,
         call: text("call")?,
+        // Tabs, which meet nowhere else, and ranks of earlier versions do not tell.
+        makes_group: root.get("makes_group")?.map_or(Ok(true), |field| field.flag())?,
         title: text("title")?.unwrap_or_else(|| group.clone()),
         group,
         ranks: members(&root.need("ranks")?)?,

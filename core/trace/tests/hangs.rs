@@ -158,6 +158,25 @@ fn a_rank_that_never_joins_is_named_as_in_the_log() {
 }
 
 #[test]
+fn who_has_not_come_to_a_call_of_a_group_is_at_no_rendezvous() {
+    for (missing, text) in [
+        (vec![2], "Drain of group tp: rank 2 has not come."),
+        (vec![], "Drain of group tp: ranks 0 and 1 wait for ranks that have not come."),
+    ] {
+        let meeting = serde_json::json!({
+            "subject": "drain of group tp", "call": "drain", "makes_group": false, "group": "tp",
+            "ranks": [0, 1, 2], "missing": missing, "others_missing": 0, "frames": [],
+        });
+        let files = World::new(3, &[]).gathered(&[2]);
+        let (finding, report) = told(&job_of(&[at_rendezvous(files, &[0, 1], &meeting)]));
+        assert_eq!((finding.kind, &*finding.ranks), (Kind::Rendezvous, &[2][..]), "{report}");
+        let cause = "- no file from rank 2: stopped or killed, which is not known";
+        [text, cause].iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
+        assert!(!report.contains("at the rendezvous"), "{report}");
+    }
+}
+
+#[test]
 fn another_collective_is_named_on_both_sides() {
     let mut world = World::new(4, &[steps(5), vec![collective(0, "allreduce", 40)]].concat());
     world.calls[2].pop();

@@ -240,6 +240,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/foreign.test.mjs",
                     "bindings-wasm/tests/stalls.test.mjs",
                     "bindings-wasm/tests/words.test.mjs",
+                    "bindings-wasm/tests/watch.test.mjs",
                     "bindings-wasm/tests/unyielding.test.mjs",
                 ]),
             ),

@@ -51,6 +51,6 @@ impl StoppedProcess {
             true => format!("rank {rank}"),
             false => format!("a process of rank {rank}"),
         };
-        format!("{who} is stopped (SIGSTOP; `kill -CONT {pid}` lets it go on)")
+        format!("{who} is stopped (`kill -CONT {pid}` lets it go on)")
     }
 }

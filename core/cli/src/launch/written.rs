@@ -3,72 +3,84 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::report::say;
 
-/// How long ranks may take: they look once a second.
-const LIMIT: Duration = Duration::from_secs(4);
+/// How long ranks may take. They look once a second, but a look may have to wait for a store that
+/// is slow to answer, and whoever is stopped does not look.
+const LIMIT: Duration = Duration::from_secs(15);
 /// The time from one look to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A folder of ranks' files, as it was.
+/// The files of ranks in a folder, which other launchers' ranks may have, too.
 pub(super) struct WrittenFiles {
     folder: PathBuf,
+    /// When each was written before.
     before: BTreeMap<PathBuf, SystemTime>,
 }
 
 impl WrittenFiles {
-    /// As it is now.
-    pub(super) fn now(folder: PathBuf) -> WrittenFiles {
-        let before = files(&folder);
+    /// Those of `ranks`, as they are now.
+    pub(super) fn now(folder: PathBuf, ranks: impl Iterator<Item = u32>) -> WrittenFiles {
+        let paths = ranks.map(|rank| path_of(&folder, rank));
+        let before = paths.filter_map(|path| Some((path.clone(), time_of(&path)?))).collect();
         WrittenFiles { folder, before }
     }
 
-    /// Says when as many ranks as were `asked` have written their files, or how many have after a
-    /// while.
-    pub(super) fn say_when_written(self, asked: usize) {
+    /// Says when the ranks that were `asked` have written their files, or how many of them have
+    /// after a while.
+    pub(super) fn say_when_written(self, asked: Vec<u32>) {
         let until = Instant::now() + LIMIT;
         thread::spawn(move || {
-            let mut written = self.written();
-            while written < asked && Instant::now() < until {
+            let mut written = self.written(&asked);
+            while written < asked.len() && Instant::now() < until {
                 thread::sleep(LOOK_INTERVAL);
-                written = self.written();
+                written = self.written(&asked);
             }
-            say(&self.said(written));
+            say(&self.said(written, asked.len()));
         });
     }
 
-    fn said(&self, written: usize) -> String {
-        let folder = self.folder.display();
+    fn said(&self, written: usize, asked: usize) -> String {
         let who = match written {
-            0 => {
-                return "no rank has written what it has called: those do that are in a group, or \
-                        wait to join one"
-                    .to_owned();
-            }
+            0 => "no rank has written what it has called".to_owned(),
             1 => "1 rank has written what it has called".to_owned(),
             more => format!("{more} ranks have written what they have called"),
         };
-        format!("{who}: `polyrank trace {folder}` reads it")
+        // Those that are late may write theirs yet.
+        let within = match written < asked {
+            true => format!(" within {} s", LIMIT.as_secs()),
+            false => String::new(),
+        };
+        let folder = self.folder.display();
+        match written {
+            0 => format!(
+                "{who}{within}: those do, to {folder}, that are in a group, or wait to join one"
+            ),
+            _ => format!("{who}{within}: `polyrank trace {folder}` reads it"),
+        }
     }
 
-    /// How many files are new, or were written again.
-    fn written(&self) -> usize {
-        let is_new = |(path, time): &(PathBuf, SystemTime)| self.before.get(path) != Some(time);
-        files(&self.folder).into_iter().filter(is_new).count()
+    /// How many of these ranks have a file that is new, or was written again.
+    fn written(&self, ranks: &[u32]) -> usize {
+        let is_new = |rank: &&u32| {
+            let path = path_of(&self.folder, **rank);
+            time_of(&path).is_some_and(|time| self.before.get(&path) != Some(&time))
+        };
+        ranks.iter().filter(is_new).count()
     }
 }
 
-/// The files of ranks in a folder, and when each was written.
-fn files(folder: &PathBuf) -> BTreeMap<PathBuf, SystemTime> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_rank = |name: &str| name.starts_with("polyrank_trace_rank_") && name.ends_with(".json");
-    let ranks = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_rank));
-    let time = |entry: fs::DirEntry| Some((entry.path(), entry.metadata().ok()?.modified().ok()?));
-    ranks.filter_map(time).collect()
+fn path_of(folder: &Path, rank: u32) -> PathBuf {
+    folder.join(format!("polyrank_trace_rank_{rank}.json"))
+}
+
+/// When a file was written, if it is there.
+fn time_of(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
 }
 
 #[cfg(test)]
@@ -78,17 +90,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_were_there_before_do_not_count() {
+    fn files_that_were_there_before_and_those_of_other_launchers_do_not_count() {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::write(path("polyrank_trace_rank_0.json"), "{}").unwrap();
-        let all = WrittenFiles::now(folder.path().to_owned());
-        fs::write(path("polyrank_trace_rank_1.json"), "{}").unwrap();
-        fs::write(path("notes.json"), "{}").unwrap();
-        assert_eq!(all.written(), 1);
-        let reads = format!(": `polyrank trace {}` reads it", folder.path().display());
-        assert_eq!(all.said(1), format!("1 rank has written what it has called{reads}"));
-        assert_eq!(all.said(3), format!("3 ranks have written what they have called{reads}"));
-        assert!(all.said(0).starts_with("no rank has written what it has called: "));
+        let write = |name: &str| fs::write(folder.path().join(name), "{}").unwrap();
+        write("polyrank_trace_rank_0.json");
+        let all = WrittenFiles::now(folder.path().to_owned(), 0..3);
+        write("polyrank_trace_rank_1.json");
+        write("polyrank_trace_rank_3.json");
+        assert_eq!(all.written(&[0, 1, 2]), 1);
+        assert_eq!(all.written(&[0, 2]), 0);
+    }
+
+    #[test]
+    fn it_is_said_how_long_ranks_were_waited_for_and_where_their_files_are() {
+        let all = WrittenFiles::now(PathBuf::from("/traces"), 0..0);
+        let reads = "`polyrank trace /traces` reads it";
+        let said = [
+            format!("3 ranks have written what they have called: {reads}"),
+            format!("1 rank has written what it has called within 15 s: {reads}"),
+            "no rank has written what it has called within 15 s: those do, to /traces, that are in \
+             a group, or wait to join one"
+                .to_owned(),
+        ];
+        assert_eq!([3, 1, 0].map(|written| all.said(written, 3)), said);
     }
 }

@@ -7,7 +7,7 @@ mod summary;
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,12 +23,14 @@ use crate::job_store::JobStore;
 use crate::launch::report::say;
 use crate::launch::stopped::RankProcesses;
 use crate::nodes::NodeStalls;
-use summary::{StallSummary, best_of_each};
+use summary::{StallKey, StallSummary, best_of_each};
 
 /// The time from one look into the folder to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of looks from one question to the other nodes to the next.
 const LOOKS_PER_QUESTION: u32 = 4;
+/// How long an address of the store may take to accept a connection: what is cut off never does.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Reads what ranks have said, until it is dropped.
 pub(crate) struct StallWatch {
@@ -62,6 +64,7 @@ impl StallWatch {
             processes,
             stopped: Vec::new(),
             circles: BTreeSet::new(),
+            asked_about: BTreeSet::new(),
             summary: StallSummary::default(),
             told: Vec::new(),
             others: Vec::new(),
@@ -99,6 +102,8 @@ struct LookOut {
     stopped: Vec<String>,
     /// What was said of circles.
     circles: BTreeSet<String>,
+    /// The stalls about which ranks were asked last whether they are in a circle.
+    asked_about: BTreeSet<StallKey>,
     summary: StallSummary,
     /// What was told node 0.
     told: Vec<StallReport>,
@@ -139,50 +144,60 @@ impl LookOut {
         }
         let all: Vec<_> = reports.iter().chain(&self.others).collect();
         let before = self.summary.told();
-        for line in self.summary.look(&all, Instant::now()) {
-            say(&line);
-        }
+        let lines = self.summary.look(&all, Instant::now());
+        lines.iter().for_each(|line| self.say(line));
         if self.summary.told() > before {
-            // A circle is of ranks that wait in different calls.
-            let may_be_circle = best_of_each(&all).len() > 1;
+            let stalls = best_of_each(&all).into_keys().collect();
             self.say_who_is_stopped();
-            self.say_who_knows_more(may_be_circle);
+            self.say_who_knows_more(stalls);
         }
     }
 
     /// Says once of each rank that it is stopped, as long as it is.
     fn say_who_is_stopped(&mut self) {
         let stopped = self.processes.stopped();
-        stopped.iter().filter(|line| !self.stopped.contains(line)).for_each(|line| say(line));
+        stopped.iter().filter(|line| !self.stopped.contains(line)).for_each(|line| self.say(line));
         self.stopped = stopped;
     }
 
     /// Says once how more is learnt, if there are groups to ask: before the first rendezvous, or
     /// where ranks meet elsewhere, there are none. Says of each circle once that it is one.
-    fn say_who_knows_more(&mut self, may_be_circle: bool) {
+    fn say_who_knows_more(&mut self, stalls: BTreeSet<StallKey>) {
+        // A circle is of ranks that wait in different calls. All ranks tell all that they have
+        // called for it, which is asked again only of other calls.
+        let may_be_circle = stalls.len() > 1 && stalls != self.asked_about;
         if self.is_store_told && !may_be_circle {
             return;
         }
         // The client of a store tries for long where nobody listens.
         let address = self.store.strip_prefix("tcp://").unwrap_or(&self.store);
-        let is_there = TcpStream::connect(address).is_ok()
+        let is_there = is_served(address)
             && JobStore::open(&self.store).and_then(|store| store.groups()).is_ok();
         if !is_there {
             return;
         }
         if may_be_circle {
-            let circles = circles(&self.store).unwrap_or_default();
-            // What is told of ranks that end says nothing.
-            let is_over = self.is_over.load(Ordering::SeqCst);
-            for (name, text) in circles.into_iter().filter(|_| !is_over) {
+            let circles = circles(&self.store);
+            if circles.is_some() {
+                self.asked_about = stalls;
+            }
+            for (name, text) in circles.unwrap_or_default() {
                 if self.circles.insert(name) {
-                    say(&text);
+                    self.say(&text);
                 }
             }
         }
         if !self.is_store_told {
             self.is_store_told = true;
-            say(&format!("`polyrank trace {}` says more", self.store));
+            self.say(&format!("`polyrank trace {}` says more", self.store));
+        }
+    }
+
+    /// Says something of ranks, unless they are over: what is found out while they end, or after
+    /// that, means nothing.
+    fn say(&self, line: &str) {
+        if !self.is_over.load(Ordering::SeqCst) {
+            say(line);
         }
     }
 
@@ -193,6 +208,12 @@ impl LookOut {
             self.others = reports.to_vec();
         }
     }
+}
+
+/// Whether somebody listens there: HOST:PORT.
+fn is_served(address: &str) -> bool {
+    let mut addresses = address.to_socket_addrs().into_iter().flatten();
+    addresses.any(|it| TcpStream::connect_timeout(&it, CONNECT_LIMIT).is_ok())
 }
 
 /// The circles in which ranks wait that meet in the store at `url`: what each is, and that with who

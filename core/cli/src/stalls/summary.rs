@@ -24,7 +24,7 @@ pub(super) struct StallSummary {
 
 /// A stall: what is waited for; the name of its group, of which several may be called the same; and
 /// who waits, unless ranks wait for it together.
-type StallKey = (String, String, Option<u32>);
+pub(super) type StallKey = (String, String, Option<u32>);
 
 struct KnownStall {
     /// How often its ranks had said it when it was last said here, or left out.

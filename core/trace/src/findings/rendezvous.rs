@@ -1,4 +1,5 @@
-//! Groups to which somebody has not come, while others wait at the rendezvous. Knows no operation.
+//! Groups, and calls of all their ranks, to which somebody has not come, while others wait at the
+//! rendezvous. Knows no operation.
 
 use std::collections::BTreeMap;
 
@@ -57,9 +58,10 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
         // They were about to go on.
         ([], []) => return None,
         ([], _) => format!(
-            "{subject}: {} {} at the rendezvous for ranks that have not come",
+            "{subject}: {} {}{} for ranks that have not come",
             words::ranks(&ranks),
-            words::wait(&ranks)
+            words::wait(&ranks),
+            if meeting.makes_group { " at the rendezvous" } else { "" }
         ),
         _ => format!(
             "{subject}: {}{} {} not come{}",
@@ -71,12 +73,7 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
                 String::new()
             },
             words::have(&absent),
-            // A barrier is none.
-            if meeting.call.as_deref() == Some("monitored_barrier") {
-                ""
-            } else {
-                " to the rendezvous"
-            }
+            if meeting.makes_group { " to the rendezvous" } else { "" }
         ),
     };
     let mut finding = Finding::new(Kind::Rendezvous, Severity::Error, text);
@@ -85,10 +82,10 @@ fn finding(job: &Job, waiting: &[Waiting<'_>]) -> Option<Finding> {
     let described = absent.iter().take(MAX_DESCRIBED);
     finding.details.extend(described.map(|rank| match job.dump(*rank) {
         Some(_) => whereabouts(job, *rank),
-        None => nothing_from(&[*rank]),
+        None => nothing_from(&[*rank], meeting),
     }));
     if !unknown.is_empty() {
-        finding.details.push(nothing_from(&unknown));
+        finding.details.push(nothing_from(&unknown, meeting));
     }
     finding.groups = vec![meeting.group.clone()];
     finding.operation.clone_from(&meeting.call);
@@ -114,12 +111,13 @@ fn since(waiting: &[(&Dump, &Rendezvous)], ranks: &[u32], waited: i64) -> String
     format!("{} {have} waited {to}{}{places}", words::ranks(ranks), words::duration(waited))
 }
 
-fn nothing_from(ranks: &[u32]) -> String {
-    format!(
-        "no file from {}: not started, not at the rendezvous yet, stopped or killed, which is not \
-         known",
-        words::ranks(ranks)
-    )
+fn nothing_from(ranks: &[u32], meeting: &Rendezvous) -> String {
+    // Whoever is in the group was started.
+    let causes = match meeting.makes_group {
+        true => "not started, not at the rendezvous yet, stopped or killed",
+        false => "stopped or killed",
+    };
+    format!("no file from {}: {causes}, which is not known", words::ranks(ranks))
 }
 
 /// Where in its program a rank waits, if that is known.

@@ -1,6 +1,8 @@
 //! One start of the ranks of this host, from the first to the last: what to do when one fails,
 //! when a signal arrives, when another node fails. Knows nothing of what the ranks do.
 
+mod ending;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use super::arguments::job::Job;
 use super::arguments::parts::Part;
 use super::arguments::streams::Stream;
 use super::environment::{JobEnvironment, Place};
-use super::error_file::{self, Reply};
+use super::error_file;
 use super::events::{Event, asks_to_end, receive};
 use super::guard::Guard;
 use super::listeners::{self, Listeners};
@@ -24,7 +26,7 @@ use super::logs::Logs;
 use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
 use super::record;
-use super::report::{self, ProcessEnd, say, signal_name};
+use super::report::{ProcessEnd, say, signal_name};
 use super::stopped::RankProcesses;
 use super::written::WrittenFiles;
 use crate::affinity::started_on;
@@ -397,14 +399,16 @@ impl<'job> Attempt<'job> {
 
     /// Passes on a signal that is for the ranks. It would end those that have no handler for it.
     fn ask_all(&self, signal: Signal) {
-        let files = (signal == Signal::USR1).then(|| WrittenFiles::now(self.traces()));
+        let ranks = self.alive().map(|rank| rank.rank);
+        let files = (signal == Signal::USR1).then(|| WrittenFiles::now(self.traces(), ranks));
         let listeners = Listeners::now(signal);
         let (asked, spared): (Vec<_>, Vec<_>) =
             self.alive().partition(|rank| rank.process.ask(&listeners, signal));
-        let spared: Vec<u32> = spared.iter().map(|rank| rank.rank).collect();
+        let [asked, spared] = [asked, spared].map(|ranks| numbers(&ranks));
         say(&listeners::answer(signal, asked.len(), &spared));
-        let files = files.filter(|_| !asked.is_empty()).into_iter();
-        files.for_each(|it| it.say_when_written(asked.len()));
+        if let Some(files) = files.filter(|_| !asked.is_empty()) {
+            files.say_when_written(asked);
+        }
     }
 
     /// Where ranks write what they have called on SIGUSR1, as far as this launcher knows.
@@ -493,90 +497,6 @@ impl<'job> Attempt<'job> {
             }
         }
     }
-
-    /// Says which rank failed first, and returns it for the record.
-    fn first_failure(
-        &self,
-        ranks: &[record::Rank],
-        lines: &[LastLines],
-        replies: &[Option<Reply>],
-    ) -> Option<record::Failure> {
-        let Some(failure) = &self.first_failure else {
-            return self.failure_elsewhere();
-        };
-        let FirstFailure { local_rank, ending, after, time } = failure;
-        let (rank, reply) = (&ranks[*local_rank], replies[*local_rank].as_ref());
-        let last = lines[*local_rank].lines();
-        say(&report::first_failure(rank.rank, *ending, &rank.program, *after, &last, reply));
-        let mut message = reply.map(|reply| reply.message.clone());
-        if let Some((cause, reply)) = older(replies, *local_rank) {
-            say(&report::root_cause(ranks[cause].rank, reply));
-            message = Some(format!("rank {}: {}", ranks[cause].rank, reply.message));
-        }
-        Some(record::Failure {
-            rank: Some(rank.rank),
-            host: rank.host.clone(),
-            time: time.clone(),
-            what: ending.to_string(),
-            message,
-        })
-    }
-
-    fn failure_elsewhere(&self) -> Option<record::Failure> {
-        let (host, what) = match self.everywhere.as_ref()? {
-            Ending::Done => return None,
-            Ending::Failed { host, what, .. } => (host.clone(), what.clone()),
-            Ending::Lost { what } => (String::new(), what.clone()),
-        };
-        Some(record::Failure { rank: None, host, time: record::now(), what, message: None })
-    }
-
-    fn may_restart(&self) -> bool {
-        let is_told = self.signalled.is_some() || self.timed_out || self.output_closed;
-        if is_told || self.start_failure.is_some() {
-            return false;
-        }
-        match &self.everywhere {
-            Some(Ending::Failed { may_restart, .. }) => *may_restart,
-            Some(Ending::Lost { .. }) => true,
-            Some(Ending::Done) => false,
-            None => self.first_failure.is_some() && !self.setting.job.keep_going,
-        }
-    }
-
-    fn exit_code(&self, all_well: bool) -> i32 {
-        let elsewhere = match &self.everywhere {
-            Some(Ending::Failed { exit_code, .. }) => Some(*exit_code),
-            Some(Ending::Lost { .. }) => Some(1),
-            Some(Ending::Done) | None => None,
-        };
-        let failure = self.first_failure.as_ref().map(|failure| failure.ending.exit_code());
-        let timeout = self.timed_out.then_some(EXIT_TIMEOUT);
-        let known = timeout.or(self.start_failure).or(failure);
-        if let Some(code) = known.or(elsewhere.filter(|_| self.signalled.is_none())) {
-            return code;
-        }
-        // It came when all had ended by themselves.
-        let is_late = !self.stopping || self.everywhere == Some(Ending::Done);
-        match self.signalled {
-            Some(_) if all_well && is_late => 0,
-            // A job that was stopped is not done, though its ranks have ended in good order.
-            Some(signal) => 128 + signal,
-            None if all_well => 0,
-            None if self.output_closed => EXIT_OUTPUT_CLOSED,
-            None => 1,
-        }
-    }
-}
-
-/// The reply that was written before that of the rank which failed first, if one was.
-fn older(replies: &[Option<Reply>], failed: usize) -> Option<(usize, &Reply)> {
-    let time = replies[failed].as_ref()?.timestamp?;
-    let dated = replies.iter().enumerate().filter_map(|(rank, reply)| {
-        let reply = reply.as_ref()?;
-        reply.timestamp.filter(|other| *other < time).map(|time| (time, rank, reply))
-    });
-    dated.min_by_key(|(time, rank, _)| (*time, *rank)).map(|(_, rank, reply)| (rank, reply))
 }
 
 fn stopping(ranks: usize) -> String {
@@ -585,6 +505,10 @@ fn stopping(ranks: usize) -> String {
         1 => "stopping the rank here".to_owned(),
         more => format!("stopping the {more} ranks here"),
     }
+}
+
+fn numbers(ranks: &[&Rank]) -> Vec<u32> {
+    ranks.iter().map(|rank| rank.rank).collect()
 }
 
 fn list(ranks: &[u32]) -> String {
