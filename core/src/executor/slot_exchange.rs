@@ -266,20 +266,19 @@ impl SlotExchange {
         }
         let fingerprint = over_board(fingerprint);
         for source in small.sources() {
-            let side = |rank, fingerprint| Side { rank, fingerprint, message_bytes: None };
+            let one = Side { rank: small.rank, fingerprint, message_bytes: None };
             let wanted = small.wanted(part(source));
             match self.board.read(source, sequence, wanted, &mut self.slot_scratch) {
                 Slot::Bytes(_, theirs) if !theirs.agrees_with(&fingerprint) => {
-                    let one = side(small.rank, fingerprint);
-                    return Err(Abort::Mismatch { sequence, one, other: side(source, theirs) });
+                    let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
+                    return Err(Abort::Mismatch { sequence, one, other });
                 }
                 Slot::Bytes(bytes, _)
                     if small.collective == Collective::Alltoall && bytes != output.len() =>
                 {
                     let block = |all: usize| Some((all / small.size as usize) as u64);
-                    let of =
-                        |rank, all| Side { message_bytes: block(all), ..side(rank, fingerprint) };
-                    let (one, other) = (of(small.rank, output.len()), of(source, bytes));
+                    let one = Side { message_bytes: block(output.len()), ..one };
+                    let other = Side { rank: source, message_bytes: block(bytes), ..one };
                     return Err(Abort::Mismatch { sequence, one, other });
                 }
                 Slot::Bytes(bytes, _) => {

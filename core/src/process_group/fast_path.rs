@@ -80,12 +80,11 @@ impl ProcessGroup {
             return None;
         }
         let lengths = memory.lengths();
-        let call = members.small_call(plain, lengths);
-        let call = call.as_ref()?;
+        let call = members.small_call(plain, lengths)?;
         let called = members.called();
-        let begin = |sequence| members.begin_note(call, (plain.name, sequence), lengths);
+        let begin = |sequence| members.begin_note(&call, (plain.name, sequence), lengths);
         let mut note = None;
-        let tried = members.cpu.try_small(call, memory, &mut |it| note = Some(begin(it)));
+        let tried = members.cpu.try_small(&call, memory, &mut |it| note = Some(begin(it)));
         if let Attempt::Done(sequence) = tried {
             members.end_note(note.take().unwrap_or_else(|| begin(sequence)), called);
         } else if let Some(note) = note {
@@ -136,65 +135,59 @@ impl ProcessGroup {
     /// As [`ProcessGroup::run`] for a call in place; `None` if it has to go through a request.
     pub(crate) fn run_in_place(
         &self,
-        mut plain: Option<SingleTensorRequest>,
+        plain: Option<SingleTensorRequest>,
         tensor: Option<InPlace<'_>>,
     ) -> Option<Result<()>> {
-        // Changed where it lies: a copy right after it was written takes some nanoseconds.
-        let plain = plain.as_mut()?;
         let (dtype, memory) = match tensor? {
             InPlace::Borrowed(dtype, memory) => (dtype, memory),
-            InPlace::Owned(tensor) => return self.run_owned(plain, tensor),
+            InPlace::Owned(tensor) => return self.run_owned(plain?, tensor),
         };
-        plain.dtype = dtype;
-        let tried = self.try_plain(plain, &mut LentMemory::InPlace(memory));
-        self.run_kept(plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
+        let plain = SingleTensorRequest { dtype, ..plain? };
+        let tried = self.try_plain(&plain, &mut LentMemory::InPlace(memory));
+        self.run_kept(&plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
     }
 
     /// As [`ProcessGroup::run_in_place`] for a tensor that has its own memory.
-    fn run_owned(&self, plain: &mut SingleTensorRequest, tensor: &Tensor) -> Option<Result<()>> {
-        plain.dtype = tensor.dtype();
+    fn run_owned(&self, plain: SingleTensorRequest, tensor: &Tensor) -> Option<Result<()>> {
+        let plain = SingleTensorRequest { dtype: tensor.dtype(), ..plain };
         let region = tensor.region();
-        let tried = self.try_plain(plain, &mut LentMemory::Shared(None, region));
-        self.run_kept(plain, tried, || HeldBuffers { input: None, output: region.clone() })
+        let tried = self.try_plain(&plain, &mut LentMemory::Shared(None, region));
+        self.run_kept(&plain, tried, || HeldBuffers { input: None, output: region.clone() })
     }
 
     /// As [`ProcessGroup::run`] for a call from one tensor to another; `None` if it has to go
     /// through a request.
     pub(crate) fn run_apart(
         &self,
-        mut plain: Option<SingleTensorRequest>,
+        plain: Option<SingleTensorRequest>,
         tensors: Option<Apart<'_>>,
     ) -> Option<Result<()>> {
-        let plain = plain.as_mut()?;
         let ((dtype, output), (other, input)) = match tensors? {
             Apart::Borrowed(output, input) => (output, input),
-            Apart::Owned(output, input) => return self.run_apart_owned(plain, output, input),
+            Apart::Owned(output, input) => return self.run_apart_owned(plain?, output, input),
         };
-        if dtype != other {
-            return None;
-        }
-        plain.dtype = dtype;
-        let tried = self.try_plain(plain, &mut LentMemory::Apart(input, output));
+        let plain = SingleTensorRequest { dtype, ..plain.filter(|_| dtype == other)? };
+        let tried = self.try_plain(&plain, &mut LentMemory::Apart(input, output));
         let kept =
             || HeldBuffers { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
-        self.run_kept(plain, tried, kept)
+        self.run_kept(&plain, tried, kept)
     }
 
     /// As [`ProcessGroup::run_owned`], from one tensor to another.
     fn run_apart_owned(
         &self,
-        plain: &mut SingleTensorRequest,
+        plain: SingleTensorRequest,
         output: &Tensor,
         input: &Tensor,
     ) -> Option<Result<()>> {
         if output.dtype() != input.dtype() {
             return None;
         }
-        plain.dtype = output.dtype();
+        let plain = SingleTensorRequest { dtype: output.dtype(), ..plain };
         let (output, input) = (output.region(), input.region());
-        let tried = self.try_plain(plain, &mut LentMemory::Shared(Some(input), output));
+        let tried = self.try_plain(&plain, &mut LentMemory::Shared(Some(input), output));
         let held = || HeldBuffers { input: Some(input.clone()), output: output.clone() };
-        self.run_kept(plain, tried, held)
+        self.run_kept(&plain, tried, held)
     }
 
     /// As [`ProcessGroup::run`] for a call without tensors, if it can be run immediately.

@@ -199,7 +199,7 @@ fn words(fingerprint: &Fingerprint) -> [u64; 3] {
     [u64::from(small) | u64::from(root) << 32, elements, detail]
 }
 
-#[inline(always)]
+#[inline]
 fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
     let [collective, dtype, reduce_op, algorithm] = (small as u32).to_le_bytes();
     let root = (small >> 32) as u32;
@@ -215,7 +215,7 @@ fn give_reason(own: &impl SharedMemory, reason: &[u8]) {
 }
 
 /// The fingerprint at `place`.
-#[inline(always)]
+#[inline]
 fn printed(memory: &impl SharedMemory, place: usize) -> Fingerprint {
     let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
     of_words([word(0), word(1), word(2)])
