@@ -18,7 +18,19 @@ use crate::tensor::Tensor;
 /// What a collective call was given so far.
 pub struct TypedCall {
     method: &'static Method,
-    arguments: CallArguments,
+    reduce_op: ReduceOp,
+    root: Option<u32>,
+    root_tensor: u32,
+    timeout: Option<Duration>,
+    /// What a small collective of one tensor has nothing of: making and dropping it takes longer
+    /// than all else that is done before such a call begins.
+    rest: Option<Box<OtherArguments>>,
+}
+
+/// Tensors, splits, and what else few calls have.
+#[derive(Default)]
+struct OtherArguments {
+    given: CallArguments,
     /// Whether a list of splits was given.
     has_splits: bool,
     /// What is wrong with an argument.
@@ -47,9 +59,8 @@ pub(crate) fn is_one_tensor(role: Role, facts: &Facts) -> bool {
 impl TypedCall {
     /// A call of `method` with what follows its tensors.
     pub(crate) fn new(method: &'static Method, arguments: impl Argument) -> TypedCall {
-        let arguments_so_far = CallArguments::default();
-        let mut call =
-            TypedCall { method, arguments: arguments_so_far, has_splits: false, wrong: None };
+        let (reduce_op, root, root_tensor, timeout) = Default::default();
+        let mut call = TypedCall { method, reduce_op, root, root_tensor, timeout, rest: None };
         arguments.give(&mut call);
         call
     }
@@ -58,20 +69,17 @@ impl TypedCall {
     /// its tensors are not given yet, the element type is any.
     pub(crate) fn plain(&self, roles: &[Role]) -> Option<SingleTensorRequest> {
         let Method { name, collective, coalesced, .. } = *self.method;
-        let is_plain = !coalesced && self.wrong.is_none() && self.arguments.compression.is_none();
+        let is_plain = !coalesced && self.rest.is_none() && self.root_tensor == 0;
         let collective = collective.filter(|_| is_plain)?;
         let facts = collective.facts();
         let fits = roles.iter().all(|role| is_one_tensor(*role, facts));
-        let CallArguments { reduce_op, timeout, root_tensor, .. } = self.arguments;
-        let is_even =
-            self.arguments.input_splits.is_empty() && self.arguments.output_splits.is_empty();
-        (fits && is_even && root_tensor == 0).then(|| SingleTensorRequest {
+        fits.then(|| SingleTensorRequest {
             collective,
             name,
             dtype: DType::U8,
-            reduce_op,
-            root: self.arguments.root.unwrap_or(0),
-            timeout,
+            reduce_op: self.reduce_op,
+            root: self.root.unwrap_or(0),
+            timeout: self.timeout,
             waiting: WaitIntent::Soon,
             epoch: None,
         })
@@ -79,7 +87,7 @@ impl TypedCall {
 
     /// Gives it the tensors of a parameter.
     pub(crate) fn tensors(mut self, role: Role, tensors: Vec<Tensor>) -> TypedCall {
-        self.arguments.add_tensors(role, TensorArgument::List(tensors));
+        self.rest().given.add_tensors(role, TensorArgument::List(tensors));
         self
     }
 
@@ -93,12 +101,13 @@ impl TypedCall {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a tensor cannot be cut, or the
     /// root is negative.
-    pub(crate) fn request(mut self, rank: u32, size: u32) -> Result<Request> {
+    pub(crate) fn request(self, rank: u32, size: u32) -> Result<Request> {
+        let OtherArguments { given: mut arguments, wrong, .. } = *self.rest.unwrap_or_default();
         let Method { name, collective, coalesced, .. } = *self.method;
         let Some(collective) = collective else {
             return Err(invalid(name, "it is not a collective".to_owned()));
         };
-        if let Some(wrong) = self.wrong {
+        if let Some(wrong) = wrong {
             return Err(invalid(name, wrong));
         }
         if size == 0 {
@@ -106,68 +115,76 @@ impl TypedCall {
             return Ok(Request { name, ..Request::new(collective) });
         }
         let facts = collective.facts();
-        let root = self.arguments.root.unwrap_or(0);
+        let root = self.root.unwrap_or(0);
         if facts.rooted && rank != root {
-            self.arguments.drop_empty(facts);
+            arguments.drop_empty(facts);
         }
-        self.arguments.group_lists(facts, coalesced.then_some(size as usize));
+        arguments.group_lists(facts, coalesced.then_some(size as usize));
         if coalesced {
-            let grouped = self.arguments.group_by_input(collective, size as usize);
+            let grouped = arguments.group_by_input(collective, size as usize);
             grouped.map_err(|what| invalid(name, what))?;
         }
-        let buffers = self.arguments.buffers(collective, size as usize);
+        let buffers = arguments.buffers(collective, size as usize);
         let (inputs, outputs) = buffers.map_err(|what| invalid(name, what))?;
         Ok(Request {
             collective,
             name,
             inputs,
             outputs,
-            uncut_inputs: self.arguments.uncut_inputs,
-            uncut_outputs: self.arguments.uncut_outputs,
-            reduce_op: self.arguments.reduce_op,
+            uncut_inputs: arguments.uncut_inputs,
+            uncut_outputs: arguments.uncut_outputs,
+            reduce_op: self.reduce_op,
             root,
-            root_tensor: self.arguments.root_tensor,
-            timeout: self.arguments.timeout,
+            root_tensor: self.root_tensor,
+            timeout: self.timeout,
             coalesced,
-            compression: self.arguments.compression,
-            takes_hints: !self.arguments.is_uncompressed,
+            compression: arguments.compression,
+            takes_hints: !arguments.is_uncompressed,
             hinted: None,
             exchange: None,
             epoch: None,
         })
     }
 
+    fn rest(&mut self) -> &mut OtherArguments {
+        self.rest.get_or_insert_default()
+    }
+
     pub(crate) fn reduce_op(&mut self, reduce_op: ReduceOp) {
-        self.arguments.reduce_op = reduce_op;
+        self.reduce_op = reduce_op;
     }
 
     pub(crate) fn root(&mut self, root: impl TryInto<u32> + Copy + std::fmt::Display) {
         match root.try_into() {
-            Ok(root) => self.arguments.root = Some(root),
-            Err(_) => self.wrong = Some(format!("root must be a rank, not {root}")),
+            Ok(root) => self.root = Some(root),
+            Err(_) => self.rest().wrong = Some(format!("root must be a rank, not {root}")),
         }
     }
 
     pub(crate) fn root_tensor(&mut self, root_tensor: u32) {
-        self.arguments.root_tensor = root_tensor;
+        self.root_tensor = root_tensor;
     }
 
     pub(crate) fn timeout(&mut self, timeout: Option<Duration>) {
-        self.arguments.timeout = timeout;
+        self.timeout = timeout;
     }
 
     pub(crate) fn compress(&mut self, name: Option<String>) {
-        let refused = name.and_then(|name| self.arguments.compress(&name).err());
-        self.wrong = refused.map(|what| format!("compress {what}")).or(self.wrong.take());
+        let Some(name) = name else { return };
+        let rest = self.rest();
+        if let Err(what) = rest.given.compress(&name) {
+            rest.wrong = Some(format!("compress {what}"));
+        }
     }
 
     /// The first list is of both sides, of which only a flat one looks at it; a second one is of
     /// the input.
     fn splits(&mut self, rows: &[usize]) {
-        if !std::mem::replace(&mut self.has_splits, true) {
-            self.arguments.output_splits = rows.to_vec();
+        let rest = self.rest();
+        if !std::mem::replace(&mut rest.has_splits, true) {
+            rest.given.output_splits = rows.to_vec();
         }
-        self.arguments.input_splits = rows.to_vec();
+        rest.given.input_splits = rows.to_vec();
     }
 }
 
