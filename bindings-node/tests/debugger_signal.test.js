@@ -24,7 +24,7 @@ const RANK = `
   process.exit();
 `;
 
-const SKIP = process.platform === "win32" ? "there is no such signal" : false;
+const SKIP = process.platform === "win32" ? "Windows has no SIGUSR1" : false;
 /** What Node says of its inspector where it is opened, and where the port is taken. */
 const OPENED = /^Debugger listening on ws:\/\/127\.0\.0\.1:9229\//u;
 const TAKEN = /^Starting inspector on 127\.0\.0\.1:9229 failed: address already in use/u;
