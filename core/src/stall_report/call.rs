@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::said::say;
 use super::{PublishedStall, ReportedWait, StallReport};
 use crate::context::{self, within_async};
+use crate::env::variable;
 
 /// A call in which a rank waits.
 pub(crate) struct WaitingCall {
@@ -30,6 +31,15 @@ impl WaitingCall {
     pub(crate) fn new(subject: String, group: &str, rank: Option<u32>) -> WaitingCall {
         let wait = Mutex::new(ReportedWait::new());
         WaitingCall { subject, group: group.to_owned(), rank, wait }
+    }
+
+    /// One of which nothing is known but that this process waits; its rank, as it is alone in it,
+    /// is the one that the launcher has given it.
+    pub(crate) fn of_process(subject: String) -> WaitingCall {
+        // Only a launcher reads what is written to its folder.
+        let is_launched = variable::POLYRANK_STALL_DIR.value().is_some();
+        let rank = is_launched.then(|| variable::RANK.text()).flatten();
+        WaitingCall::new(subject, "", rank.and_then(|rank| rank.parse().ok()))
     }
 
     /// One of which nothing is ever said: whoever calls has words of its own for what it waits for.

@@ -5,6 +5,7 @@
 #[macro_use]
 mod by_request;
 
+mod awaited_keys;
 mod bound;
 mod deadline;
 mod elsewhere;

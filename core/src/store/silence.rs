@@ -27,7 +27,7 @@ impl Silence {
     /// That of the server at this address, from now on.
     pub(super) fn of(server: &str) -> Silence {
         let (store, of) = (format!("the store at {server}"), WaitingCall::present());
-        let client = || WaitingCall::new(format!("a client of {store}"), "", None);
+        let client = || WaitingCall::of_process(format!("a client of {store}"));
         let own = of.is_none().then(client);
         Silence { store, began: Instant::now(), of, own }
     }

@@ -40,6 +40,9 @@ pub(super) enum Fault {
     NoFiles,
 }
 
+/// What is done now and then while nothing comes from the server at an address.
+pub(super) type Meanwhile<'a> = &'a mut dyn FnMut(&str);
+
 /// A connection, or why there is none.
 pub(super) type Opened = Result<Connection, Fault>;
 
@@ -66,9 +69,6 @@ pub(super) struct Connection {
     forks: u32,
     /// Where the server listens, as `host:port`.
     server: String,
-    /// Whether it may take as long to answer as it likes: a key is waited for, or it is said
-    /// elsewhere that it does not answer.
-    is_patient: bool,
     poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
     pub(super) local_address: Option<IpAddr>,
@@ -116,7 +116,6 @@ impl Connection {
             socket,
             forks: fork::forks(),
             server: server.to_owned(),
-            is_patient: false,
             poll_policy: AdaptivePoll::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
@@ -152,14 +151,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs `exchange`, in which the server may take as long to answer as it likes.
-    pub(super) fn patiently<R>(&mut self, exchange: impl FnOnce(&mut Self) -> R) -> R {
-        self.is_patient = true;
-        let result = exchange(self);
-        self.is_patient = false;
-        result
-    }
-
     /// Sends `self.request` and `value` after it, and empties the former.
     pub(super) fn send(&mut self, value: &[u8], deadline: &Deadline) -> Result<(), Fault> {
         let mut sent = 0;
@@ -181,7 +172,7 @@ impl Connection {
                 // The socket's own limit of one slice has passed.
                 Err(Errno::AGAIN) => {
                     deadline.slice(SLICE)?;
-                    silence.get_or_insert_with(|| Silence::of(&self.server)).look();
+                    look(&mut silence, &self.server);
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(Fault::Closed(error.to_string())),
@@ -200,9 +191,11 @@ impl Connection {
         // A connection that is broken is finished, too.
         let _ = self.socket.shutdown(Shutdown::Write);
         self.unread = 0..0;
+        let mut silence = None;
         loop {
-            let server = (&self.socket, unless_patient(&self.server, self.is_patient));
-            match receive(server, &mut self.poll_policy, &mut self.input, deadline) {
+            let server = (&self.socket, &*self.server);
+            let say: Meanwhile<'_> = &mut |server| look(&mut silence, server);
+            match receive(server, &mut self.poll_policy, &mut self.input, deadline, say) {
                 Ok(_) => {}
                 Err(Fault::Closed(_)) => return Ok(()),
                 Err(fault) => return Err(fault),
@@ -214,6 +207,20 @@ impl Connection {
     pub(super) fn await_bytes(&mut self, bytes: usize, deadline: &Deadline) -> Result<(), Fault> {
         while self.unread.len() < bytes {
             self.fill(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Connection::await_bytes`], of a server that may take as long to answer as it likes:
+    /// `meanwhile` is called now and then.
+    pub(super) fn await_bytes_patiently(
+        &mut self,
+        bytes: usize,
+        deadline: &Deadline,
+        meanwhile: Meanwhile<'_>,
+    ) -> Result<(), Fault> {
+        while self.unread.len() < bytes {
+            self.fill_meanwhile(deadline, &mut *meanwhile)?;
         }
         Ok(())
     }
@@ -258,16 +265,28 @@ impl Connection {
             } else {
                 let at = taken.len();
                 taken.resize(at + missing.min(FIRST_RESERVE_BYTES), 0);
-                let server = (&self.socket, unless_patient(&self.server, self.is_patient));
-                let received = receive(server, &mut self.poll_policy, &mut taken[at..], deadline)?;
+                let (policy, mut silence) = (&mut self.poll_policy, None);
+                let server = (&self.socket, &*self.server);
+                let say: Meanwhile<'_> = &mut |server| look(&mut silence, server);
+                let received = receive(server, policy, &mut taken[at..], deadline, say)?;
                 taken.truncate(at + received);
             }
         }
         Ok(taken)
     }
 
-    /// Receives at least one more byte into `input`.
+    /// Receives at least one more byte into `input`. It is said if the server is silent.
     fn fill(&mut self, deadline: &Deadline) -> Result<(), Fault> {
+        let mut silence = None;
+        self.fill_meanwhile(deadline, &mut |server| look(&mut silence, server))
+    }
+
+    /// Receives at least one more byte into `input`.
+    fn fill_meanwhile(
+        &mut self,
+        deadline: &Deadline,
+        meanwhile: Meanwhile<'_>,
+    ) -> Result<(), Fault> {
         if self.unread.is_empty() {
             self.unread = 0..0;
         } else if self.unread.end == self.input.len() {
@@ -275,31 +294,29 @@ impl Connection {
             self.unread = 0..self.unread.len();
         }
         let end = self.unread.end;
-        let server = (&self.socket, unless_patient(&self.server, self.is_patient));
-        self.unread.end +=
-            receive(server, &mut self.poll_policy, &mut self.input[end..], deadline)?;
+        let (policy, server) = (&mut self.poll_policy, (&self.socket, &*self.server));
+        self.unread.end += receive(server, policy, &mut self.input[end..], deadline, meanwhile)?;
         Ok(())
     }
 }
 
-/// The address of a server of which it is to be said that it does not answer.
-fn unless_patient(server: &str, is_patient: bool) -> Option<&str> {
-    Some(server).filter(|_| !is_patient)
+/// Says that the server does not answer, if it has not for long.
+fn look(silence: &mut Option<Silence>, server: &str) {
+    silence.get_or_insert_with(|| Silence::of(server)).look();
 }
 
-/// Receives at least one byte. If an address is given, it is said that the server there does not
-/// answer.
+/// Receives at least one byte from the server at this address.
 fn receive(
-    (socket, silent_server): (&Socket, Option<&str>),
+    (socket, server): (&Socket, &str),
     poll_policy: &mut AdaptivePoll,
     buffer: &mut [u8],
     deadline: &Deadline,
+    meanwhile: Meanwhile<'_>,
 ) -> Result<usize, Fault> {
     let failed = |error: Errno| Fault::Closed(format!("Failed to recv: {error}"));
     if let Some(result) = poll_policy.receive(socket, buffer) {
         return received(result.map_err(failed)?);
     }
-    let mut silence = None;
     loop {
         // Not in `recv`: a thread that sleeps there is woken by room for its next request, too,
         // which a socket of this host tells of as soon as the server has taken the last one.
@@ -310,8 +327,8 @@ fn receive(
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(failed(error)),
             }
-        } else if let Some(server) = silent_server {
-            silence.get_or_insert_with(|| Silence::of(server)).look();
+        } else {
+            meanwhile(server);
         }
         deadline.slice(SLICE)?;
     }

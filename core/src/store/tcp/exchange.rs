@@ -3,14 +3,20 @@
 
 use std::time::Duration;
 
+use super::connect;
 use super::connection::{Connection, Fault, OwedReplies};
 use crate::store::Deadline;
+use crate::store::awaited_keys::{Awaited, AwaitedKeys, Found};
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
 /// How long the confirmation that a wait is cancelled is waited for: the caller is not to wait
 /// longer than it may. A server that takes longer owes it; the next request reads it first.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
+
+/// How long a look at what is missing may take: it delays nothing but the answer of a server that
+/// is silent anyway.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// A wait that ended: because the keys came, or because it was cancelled.
 pub(super) type WaitResult = std::result::Result<(), WaitError>;
@@ -30,7 +36,8 @@ pub(super) fn get_at_once(
     connection.request.kind(Kind::Get);
     connection.request.blob(&[PREFIX, key.as_bytes()]);
     connection.send(&[], deadline)?;
-    match connection.patiently(|connection| connection.array::<9>(deadline)) {
+    let answer = patiently::<9>(connection, Awaited::Keys(&[key]), deadline);
+    match answer {
         Ok([STOP_WAITING, length @ ..]) => match u64::from_le_bytes(length) {
             0 => plain_get(connection, key, deadline).map(Ok),
             bytes => connection.bytes(bytes, deadline).map(Ok),
@@ -94,22 +101,63 @@ pub(super) fn wait(
 ) -> Result<WaitResult, Fault> {
     connection.request.kind(Kind::Wait);
     connection.request.keys(PREFIX, keys);
-    stop_waiting(connection, deadline)
+    stop_waiting(connection, Awaited::Keys(keys), deadline)
 }
 
-/// Sends the request and waits for STOP_WAITING; cancels when the deadline passes.
+/// Sends the request, which is to wait for `what`, and waits for STOP_WAITING; cancels when the
+/// deadline passes.
 pub(super) fn stop_waiting(
     connection: &mut Connection,
+    what: Awaited<'_>,
     deadline: &Deadline,
 ) -> Result<WaitResult, Fault> {
     connection.send(&[], deadline)?;
-    match connection.patiently(|connection| connection.array(deadline)) {
+    match patiently(connection, what, deadline) {
         Ok([STOP_WAITING]) => Ok(Ok(())),
         Ok([other]) => Err(unexpected(other)),
         Err(Fault::Expired(why)) => {
             cancel(connection, OwedReplies::Cancellation).map(|()| Err(why))
         }
         Err(fault) => Err(fault),
+    }
+}
+
+/// The next `N` bytes, which the server sends as soon as `what` is waited for has come. Says what
+/// is missing when that lasts.
+fn patiently<const N: usize>(
+    connection: &mut Connection,
+    what: Awaited<'_>,
+    deadline: &Deadline,
+) -> Result<[u8; N], Fault> {
+    let mut wait = AwaitedKeys::of(what);
+    connection.await_bytes_patiently(N, deadline, &mut |server| {
+        wait.look(|| format!("the store at {server}"), || find(server, what));
+    })?;
+    connection.array(deadline)
+}
+
+/// What is missing of that which is waited for, as another connection to the server tells.
+fn find(server: &str, what: Awaited<'_>) -> Found {
+    let limit = Deadline::uninterrupted(LOOK_LIMIT);
+    let parts = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let Some((host, port)) = parts else { return Found::Nothing };
+    let missing = connect::attempt(host, port, &limit, None).and_then(|mut connection| {
+        let Awaited::Keys(keys) = what else { return Ok(Found::Nothing) };
+        let mut missing = Vec::new();
+        for &key in keys {
+            connection.request.kind(Kind::Check);
+            connection.request.keys(PREFIX, &[key]);
+            connection.send(&[], &limit)?;
+            if connection.array(&limit)? != [READY] {
+                missing.push(key.to_owned());
+            }
+        }
+        Ok(Found::Missing(missing))
+    });
+    match missing {
+        Ok(found) => found,
+        Err(Fault::Expired(_)) => Found::Silence,
+        Err(_) => Found::Nothing,
     }
 }
 

@@ -9,17 +9,22 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::requests::gave_up;
+use super::requests::{awaited, gave_up};
 use crate::generated::error::{Error, Result};
+use crate::store::awaited_keys::{AwaitedKeys, Found};
 use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
 
 /// How long a server may take to confirm that a wait is cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Carries `request` out within `timeout`, zero for none.
+/// How long a look at what is missing may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Carries `request` out at the `server` of this address, within `timeout`, zero for none.
 pub(super) fn ask(
     client: &Client,
+    server: &str,
     request: &StoreRequest<'_>,
     timeout: Duration,
 ) -> Result<StoreReply> {
@@ -30,13 +35,39 @@ pub(super) fn ask(
         Some(error) => Poll::Ready(error),
         None => Poll::Pending,
     });
-    let waited = wait_for(client.request(*request, cancelled), &deadline, |why| {
+    let key = request.key();
+    let mut wait = awaited(request, key.as_slice()).map(AwaitedKeys::of);
+    let mut answered = pin!(client.request(*request, cancelled));
+    // Polled at least once in a slice.
+    let watched = poll_fn(|context| {
+        let answer = answered.as_mut().poll(context);
+        if let Some(wait) = wait.as_mut().filter(|_| answer.is_pending()) {
+            let find = || find(client, server, request.keys().unwrap_or(key.as_slice()));
+            wait.look(|| format!("the store at {server}"), find);
+        }
+        answer
+    });
+    let waited = wait_for(watched, &deadline, |why| {
         *end.borrow_mut() = Some(gave_up(why, request, &deadline));
     });
     waited.unwrap_or_else(|| {
         let message = "The server no longer answers".into();
         Err(Error::Network { message })
     })
+}
+
+/// Those of `keys` that are not there.
+fn find(client: &Client, server: &str, keys: &[&str]) -> Found {
+    let mut missing = Vec::new();
+    for key in keys {
+        match ask(client, server, &StoreRequest::Check { keys: &[key] }, LOOK_LIMIT) {
+            Ok(StoreReply::Flag(true)) => {}
+            Ok(_) => missing.push((*key).to_owned()),
+            Err(Error::StoreTimeout { .. }) => return Found::Silence,
+            Err(_) => return Found::Nothing,
+        }
+    }
+    Found::Missing(missing)
 }
 
 /// Waits for `future`; when `deadline` passes, `give_up` is called, and the future has a few

@@ -70,7 +70,7 @@ impl WebSocketStore {
     /// Carries `request` out while the thread waits.
     #[cfg(feature = "websocket")]
     fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
-        super::blocking::ask(&self.client, &request, self.limit(&request))
+        super::blocking::ask(&self.client, &self.url, &request, self.limit(&request))
     }
 
     #[cfg(not(feature = "websocket"))]
