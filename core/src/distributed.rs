@@ -26,7 +26,7 @@ use crate::backend;
 use crate::backend::registry::BackendSpec;
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{ProcessGroup, SplitOptions};
+use crate::process_group::{Maker, ProcessGroup, SplitOptions};
 use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::rendezvous::{self, RankClaim};
 use crate::sorted::sort;
@@ -343,7 +343,7 @@ pub(crate) async fn new_group_if(
         Ok(backend) => backend,
         // The others may find nothing wrong, and would wait for this rank.
         Err(why) if !options.enable_reconfigure => {
-            return Err(parent.refuse_split("new_group", &ranks, split, why).await);
+            return Err(parent.refuse_split(Maker::NewGroup, &ranks, split, why).await);
         }
         Err(why) => return Err(why),
     };
@@ -353,7 +353,7 @@ pub(crate) async fn new_group_if(
         world().iter_mut().for_each(|world| world.groups.push(group.clone()));
         return Ok(Some(group));
     }
-    let group = parent.split_by("new_group", &ranks, split).await?;
+    let group = parent.split_by(Maker::NewGroup, &ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {
         world.groups.push(group.clone());
     }

@@ -14,7 +14,7 @@ use polyrank::distributed::{
 };
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
-use polyrank::{GroupOptions, ProcessGroup};
+use polyrank::{Error, GroupOptions, ProcessGroup};
 use polyrank_tests::processes::{
     ProcessEnd, bare_processes, die, dies_between_operations, is_rank, processes, report,
     with_variable,
@@ -102,7 +102,10 @@ fn job(test: &str, size: u32, rank_main: impl FnOnce(&ProcessGroup)) -> Vec<Proc
 fn until_said(group: &ProcessGroup, ranks: &[u32]) {
     let keys: Vec<_> = ranks.iter().map(|&rank| said_by(rank)).collect();
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-    group.get_group_store().wait(&keys, None).unwrap();
+    let (store, slice) = (group.get_group_store(), Duration::from_millis(200));
+    // It is not to be said that these keys are waited for.
+    while matches!(store.wait(&keys, Some(slice)), Err(Error::StoreTimeout { .. })) {}
+    store.wait(&keys, None).unwrap();
 }
 
 /// What `rank` said, with every number of seconds as `N s`.

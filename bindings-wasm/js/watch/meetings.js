@@ -72,12 +72,7 @@ export class MeetingOfCall {
     const meeting = await this.name();
     if (meeting === null) return null;
     const place = `polyrank/${meeting.group}/assembly/join/`;
-    const keys = new Set();
-    // Looking makes no key.
-    for (let rank = 0; rank < meeting.size; rank += 1) {
-      const key = `${place}${rank}`;
-      if (await within(this.#store.check([key]))) keys.add(key);
-    }
+    const keys = new Set(await within(this.#store.listKeys()));
     const { members } = meeting.call;
     const missing = missingOf(keys, place, meeting.size).map((rank) => members[rank]);
     return missing.length === 0 ? null : { ...meeting, missing };

@@ -285,7 +285,7 @@ fn help_shows_examples_and_mistakes_end_with_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         text(&output.stderr),
-        "polyrank run: -n 0: a program runs as at least one rank, as in -n 1\n"
+        "polyrank run: number of ranks 0: a program runs as at least one rank, as in -n 1\n"
     );
 }
 

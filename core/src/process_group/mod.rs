@@ -91,6 +91,7 @@ pub use scope::{Scope, ScopedWork};
 pub use sendrecv::ExchangeRequest;
 use sibling_names::SiblingNames;
 pub use sparse::SparseOptions;
+pub(crate) use split::Maker;
 pub use split::SplitOptions;
 pub use window::Window;
 

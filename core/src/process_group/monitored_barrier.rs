@@ -24,9 +24,6 @@ use crate::work::comm_name::describe_error;
 const PASSED: &[u8] = b"passed";
 /// How often a waiting rank looks whether the group broke.
 const SLICE: Duration = Duration::from_millis(200);
-/// How many slices after it has come rank 0 has told who is late, unless it is stopped.
-#[cfg(feature = "tcp")]
-const TOLD_SOON: u32 = 5;
 /// How many ranks rank 0 connects to, so that their deaths are noticed.
 const WATCHED: usize = 16;
 /// How much longer than their own limit the others wait for rank 0 to come.
@@ -178,24 +175,10 @@ impl Barrier<'_> {
         let ranks: Vec<u32> = (1..self.group.size()).collect();
         let until = clock::after(self.limit);
         let mut missing = ranks.clone();
-        #[cfg(feature = "tcp")]
-        let mut told: Option<Vec<u32>> = None;
+        let mut teller = self.late.teller(self.store, self.late_ranks());
         loop {
             missing = self.not_arrived(&missing).await?;
-            self.late.note(&missing);
-            if !missing.is_empty() && self.late.is_due() {
-                self.late.say(&missing);
-            }
-            #[cfg(feature = "tcp")]
-            match &mut told {
-                // Most barriers are over within a slice.
-                None => told = Some(Vec::new()),
-                Some(told) if *told != missing && !missing.is_empty() => {
-                    self.tell_who_is_late(&missing).await;
-                    told.clone_from(&missing);
-                }
-                Some(_) => {}
-            }
+            teller.tell(&missing).await;
             if missing.is_empty()
                 || self.group.is_broken()
                 || !self.wait_for(&missing, until).await?
@@ -223,10 +206,7 @@ impl Barrier<'_> {
         for rank in &ranks {
             let _ = self.store.delete_key_async(&self.arrival(*rank)).await;
         }
-        #[cfg(feature = "tcp")]
-        if told.is_some_and(|told| !told.is_empty()) {
-            let _ = self.store.delete_key_async(&self.late_ranks()).await;
-        }
+        teller.end().await;
         if let Some(before) = self.number.checked_sub(1) {
             let before = Barrier { number: before, ..*self };
             let _ = self.store.delete_key_async(&before.verdict()).await;
@@ -239,29 +219,24 @@ impl Barrier<'_> {
     async fn follow(&self) -> Result<()> {
         let until = clock::after(self.limit.saturating_add(ARRIVAL_GRACE));
         while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
-            self.late.note(&[0]);
-            if self.late.is_due() {
-                self.late.say(&[0]);
-            }
+            self.late.look(&[0]);
             if self.group.is_broken() || !self.wait_for(&[0], until).await? {
                 self.decide(&self.failure("Rank 0", &[0])).await?;
                 break;
             }
         }
-        self.late.note(&[]);
+        self.late.look(&[]);
         // Rank 0 decides within its own limit, which may be another one; if it dies, the group
         // breaks. The last resort is the group's limit.
         let until = clock::after(self.limit.max(self.group.limit()).saturating_add(GRACE));
         let verdict = self.verdict();
-        #[cfg(feature = "tcp")]
-        let mut looks_left = None;
+        let mut news = self.late.news(self.store, self.late_ranks());
         loop {
             if self.is_there(&verdict).await? {
                 let found = self.store.get_async(&verdict).await?;
                 return self.result_of(Verdict::decode(&found));
             }
-            #[cfg(feature = "tcp")]
-            self.say_who_is_late(&mut looks_left).await;
+            news.look().await;
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
                 let found = self.decide(&self.failure("Rank 0", &[0])).await?;
@@ -362,49 +337,13 @@ impl Barrier<'_> {
         format!("monitored_barrier/{}/{rank}", self.number)
     }
 
-    fn verdict(&self) -> String {
-        format!("monitored_barrier/{}/verdict", self.number)
-    }
-}
-
-/// What is told and said of who is late.
-#[cfg(feature = "tcp")]
-impl Barrier<'_> {
-    /// Rank 0: tells the others who has not come, so that they need not ask for each other. No
-    /// barrier fails for the sake of what may have to be said.
-    async fn tell_who_is_late(&self, missing: &[u32]) {
-        let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
-        let _ = self.store.set_async(&self.late_ranks(), missing.join(",").as_bytes()).await;
-    }
-
-    /// The others: who has not come, as far as rank 0 has told.
-    async fn told_who_is_late(&self) -> Vec<u32> {
-        let key = self.late_ranks();
-        if !self.is_there(&key).await.unwrap_or(false) {
-            return Vec::new();
-        }
-        let told = self.store.get_async(&key).await.unwrap_or_default();
-        let ranks = String::from_utf8_lossy(&told);
-        ranks.split(',').filter_map(|rank| rank.parse().ok()).collect()
-    }
-
-    /// The others: says who has not come, once rank 0 has told that. `looks_left` says how often
-    /// that is looked for once more, if it is.
-    async fn say_who_is_late(&self, looks_left: &mut Option<u32>) {
-        if self.late.is_due() {
-            *looks_left = Some(TOLD_SOON);
-        }
-        let Some(looks) = *looks_left else { return };
-        let told = self.told_who_is_late().await;
-        *looks_left = looks.checked_sub(1).filter(|_| told.is_empty());
-        if looks_left.is_none() {
-            self.late.say(&told);
-        }
-    }
-
     /// Where rank 0 tells who has not come.
     fn late_ranks(&self) -> String {
         format!("monitored_barrier/{}/late", self.number)
+    }
+
+    fn verdict(&self) -> String {
+        format!("monitored_barrier/{}/verdict", self.number)
     }
 }
 

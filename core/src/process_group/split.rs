@@ -45,6 +45,33 @@ setters! {
     }
 }
 
+/// The function of the program that makes a group out of another.
+#[derive(Clone, Copy)]
+pub(crate) enum Maker {
+    /// `new_group`
+    NewGroup,
+    /// `split_group`
+    SplitGroup,
+}
+
+impl Maker {
+    fn function(self) -> &'static str {
+        match self {
+            Maker::NewGroup => "new_group",
+            Maker::SplitGroup => "split_group",
+        }
+    }
+
+    /// What a group that it has made out of `parent` is said to be if nobody has said it: PyTorch's
+    /// words.
+    fn undescribed(self, parent: &ProcessGroup) -> String {
+        match self {
+            Maker::NewGroup => "undefined".to_owned(),
+            Maker::SplitGroup => format!("{}:split", parent.group_name()),
+        }
+    }
+}
+
 impl ProcessGroup {
     /// A group of `ranks` of this one, ranked in that order; `None` on ranks that are not in it.
     /// Only members wait for one another; ranks that are in several new groups make them in the
@@ -76,24 +103,24 @@ impl ProcessGroup {
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
-        self.split_by("split_group", ranks, options).await
+        self.split_by(Maker::SplitGroup, ranks, options).await
     }
 
-    /// As [`ProcessGroup::split_group_async`], called by the user as `function`.
+    /// As [`ProcessGroup::split_group_async`], called by the user as `maker`.
     pub(crate) async fn split_by(
         &self,
-        function: &str,
+        maker: Maker,
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
-        self.require_members(function)?;
-        self.among_members(function, self.split_among(function, ranks, options)).await
+        self.require_members(maker.function())?;
+        self.among_members(maker.function(), self.split_among(maker, ranks, options)).await
     }
 
     /// As [`ProcessGroup::split_by`], as long as the members stay.
     async fn split_among(
         &self,
-        function: &str,
+        maker: Maker,
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
@@ -112,7 +139,7 @@ impl ProcessGroup {
         let is_free =
             options.name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name));
         let call = GroupCall {
-            function: function.to_owned(),
+            function: maker.function().to_owned(),
             // Before anything is waited for: calls that are under way together begin in an order.
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
@@ -151,7 +178,7 @@ impl ProcessGroup {
             siblings,
             store_prefix,
             liveness,
-            undescribed: self.undescribed(function),
+            undescribed: maker.undescribed(self),
         };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(self.meeting_for(&call, &description, made)).await;
@@ -163,7 +190,7 @@ impl ProcessGroup {
     /// other members; the error of this rank.
     pub(crate) async fn refuse_split(
         &self,
-        function: &str,
+        maker: Maker,
         ranks: &[u32],
         options: SplitOptions,
         why: Error,
@@ -171,7 +198,7 @@ impl ProcessGroup {
         let rank = ranks.iter().position(|&member| member == self.rank());
         let (Ok(()), Some(rank)) = (self.check_members(ranks), rank) else { return why };
         let call = GroupCall {
-            function: function.to_owned(),
+            function: maker.function().to_owned(),
             // The next group of these ranks has the next number, on this rank as on the others.
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
@@ -183,14 +210,6 @@ impl ProcessGroup {
             self.refuse(&*own, &call, rank as u32, &why, timeout).await;
         }
         why
-    }
-
-    /// What a group that `function` has made is said to be if nobody has said it: PyTorch's words.
-    fn undescribed(&self, function: &str) -> String {
-        match function {
-            "new_group" => "undefined".to_owned(),
-            _ => format!("{}:split", self.group_name()),
-        }
     }
 
     /// How many groups of these members were split off, with this one.
@@ -211,7 +230,7 @@ impl ProcessGroup {
         let name = name.unwrap_or_else(|| format!("{}:new:{count}", self.group_name()));
         let options = self.options_of_child(&options, description, timeout);
         let site = self.inner.site.again(&*self.inner.store);
-        ProcessGroup::without_members_at(site, &name, options, self.undescribed("new_group"))
+        ProcessGroup::without_members_at(site, &name, options, Maker::NewGroup.undescribed(self))
     }
 
     /// What the new group of `ranks` shares with this one, where all ranks split a communicator.

@@ -11,6 +11,7 @@ use super::{GroupFacts, OpenCollective, RecordedOperation};
 use crate::call_site::{CallFrame, call_site};
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::generated::dtype::DType;
+use crate::held_ranks::held_at;
 use crate::whole_file::host_name;
 
 /// What takes longer never ends: half a century.
@@ -70,6 +71,7 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         "run_id": crate::env::run_id(),
         "restart_count": crate::env::restart_count(),
         "reason": reason,
+        "breakpoint": held_at(rank),
         "dumped_at_ns": clock.now_ns,
         "pg_config": config,
         "pg_status": status,

@@ -23,6 +23,8 @@ pub struct Dump {
     pub has_clock_offset: bool,
     /// Where in its program the rank stood: `train.py:88 in step`.
     pub call_site: Option<String>,
+    /// Where a debugger held the rank: `train.py:17`.
+    pub breakpoint: Option<String>,
     /// The groups that the rank is a member of.
     pub groups: Vec<Group>,
     /// The operations, in the order in which they were issued.

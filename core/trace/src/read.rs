@@ -108,6 +108,7 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
         run_id: text("run_id")?,
         reason: text("reason")?,
         call_site: text("call_site")?,
+        breakpoint: text("breakpoint")?,
         dumped_ns: dumped.or(last).unwrap_or(0),
         has_clock_offset: offset.is_some(),
         groups,

@@ -73,7 +73,10 @@ fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
         world.calls[0].pop();
         let mut files = world.gathered(&[]);
         files["ranks"][0]["call_site"] = serde_json::json!("train.py:17 in compute");
-        let (finding, report) = told(&job_of(&[files]));
+        let (finding, report) = told(&job_of(&[files.clone()]));
+        files["ranks"][0]["breakpoint"] = serde_json::json!("train.py:17");
+        let (_, held) = told(&job_of(&[files]));
+        assert!(held.contains("; it is at its breakpoint, train.py:17"), "{held}");
         assert_eq!((finding.kind, finding.sequence), (Kind::Hang, Some(4)), "{report}");
         assert_eq!((finding.ranks, finding.waiting.len()), (vec![0], size as usize - 1));
         assert_eq!(finding.waited_ns, Some(12_000 * MS));

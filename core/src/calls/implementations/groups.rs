@@ -9,7 +9,7 @@ use crate::calls::object::{Object, StoreObject};
 use crate::calls::parameters::distributed::*;
 use crate::distributed::{self, InitOptions, NewGroupOptions};
 use crate::generated::error::Result;
-use crate::process_group::{DEFAULT_TIMEOUT, SplitOptions};
+use crate::process_group::{DEFAULT_TIMEOUT, Maker, SplitOptions};
 
 /// Makes the default group.
 pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
@@ -116,7 +116,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         return Member(None).into_answer();
     };
     if let Err(why) = possible {
-        return Err(parent.refuse_split("split_group", &ranks, options, why).await);
+        return Err(parent.refuse_split(Maker::SplitGroup, &ranks, options, why).await);
     }
     parent.split_group_async(&ranks, options).await.map(Member).into_answer()
 }

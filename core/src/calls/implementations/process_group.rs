@@ -12,7 +12,7 @@ use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::calls::settings::{group_hints, reconfigure_options};
 use crate::generated::error::{Error, Result};
-use crate::process_group::{GroupOptions, ProcessGroup, SparseOptions, SplitOptions};
+use crate::process_group::{GroupOptions, Maker, ProcessGroup, SparseOptions, SplitOptions};
 use crate::tensor::{Device, Tensor};
 
 /// Joins a group over a store.
@@ -56,7 +56,7 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let wanted: Option<Vec<String>> = call.take(split_group::DEVICE_TYPES)?;
     let is_served = check_device_types(&group, wanted.unwrap_or_default());
     if let Err(why) = possible.and(is_served) {
-        return Err(group.refuse_split("split_group", &ranks, options, why).await);
+        return Err(group.refuse_split(Maker::SplitGroup, &ranks, options, why).await);
     }
     group.split_group_async(&ranks, options).await.into_answer()
 }

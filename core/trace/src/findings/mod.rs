@@ -217,8 +217,11 @@ fn whereabouts(job: &Job, rank: u32) -> String {
              never started; which of these is not known"
         );
     };
-    let stands = dump.call_site.as_ref().map(|site| format!("; its program is at {site}"));
-    let stands = stands.unwrap_or_default();
+    let stands = match (&dump.breakpoint, &dump.call_site) {
+        (Some(site), _) => format!("; it is at its breakpoint, {site}"),
+        (None, Some(site)) => format!("; its program is at {site}"),
+        (None, None) => String::new(),
+    };
     let name = |entry: &Entry| words::operation(entry, job.title_of(dump, entry));
     if let Some((entry, more)) = open(dump) {
         let more = match more {

@@ -132,22 +132,21 @@ pub(super) fn rank_count(text: &str) -> Result<u32, String> {
         "gpu" => match gpu_count() {
             0 => {
                 let advice = "give a number, as in -n 4";
-                return Err(format!(
-                    "-n gpu: this host has no NVIDIA GPU that may be used; {advice}"
-                ));
+                let what = "this host has no NVIDIA GPU that may be used";
+                return Err(format!("number of ranks \"gpu\": {what}; {advice}"));
             }
             count => count,
         },
         number => number.parse().map_err(|_| {
-            format!(
-                "-n {number}: expected a number of ranks, \"cpu\", \"gpu\" or \"auto\", as in -n 4"
-            )
+            let expected = "expected a number, \"cpu\", \"gpu\" or \"auto\", as in -n 4";
+            format!("number of ranks \"{number}\": {expected}")
         })?,
     };
     match count {
-        0 => Err("-n 0: a program runs as at least one rank, as in -n 1".to_owned()),
+        0 => Err("number of ranks 0: a program runs as at least one rank, as in -n 1".to_owned()),
         count if count > MAX_RANKS_PER_NODE => {
-            Err(format!("-n {count}: at most {MAX_RANKS_PER_NODE} ranks on one node, as in -n 4"))
+            let most = format!("at most {MAX_RANKS_PER_NODE} on one node, as in -n 4");
+            Err(format!("number of ranks {count}: {most}"))
         }
         count => Ok(count),
     }
