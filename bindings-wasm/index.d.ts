@@ -2378,6 +2378,62 @@ export class ProcessGroup {
     waitAllRanks?: boolean | undefined;
   }): Promise<void>;
   /**
+   * Replaces the members of this group by those that call this with the same store, prefix and
+   * world size, each with its rank: torchft's `configure`. The group stays the same object, with
+   * another rank and size; what is in flight fails, with {@link ReconfiguredError}, before they
+   * meet. The store serves while they meet, and is not needed afterwards.
+   *
+   * A call that failed leaves the group without members; it can be configured again, under
+   * another prefix. Whoever exchanges handles in another way than through a store calls
+   * `reconfigure`.
+   *
+   * @param storeAddr - `host:port/prefix` or `ws://host:port/prefix`: a store that all reach,
+   * and a prefix that no earlier call had.
+   * @param replicaId - What this member is called, for the log.
+   * @param rank - A rank.
+   * @param worldSize - The number of ranks.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link DistNetworkError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
+   * @throws {@link UnsupportedError}
+   */
+  configure(storeAddr: string, replicaId: string, rank: number, worldSize: number, options?: WaitOptions & {
+    /** The number of the quorum; a prefix may serve once for each. */
+    quorumId?: number | bigint | null | undefined;
+    /** This process's rank in its replica, and the number of ranks there, for the log. */
+    groupRank?: number | null | undefined;
+    /** This process's rank in its replica, and the number of ranks there, for the log. */
+    groupWorldSize?: number | null | undefined;
+    /** The ranks of the members in the whole job, by rank, for the log. */
+    globalRanks?: IntegerList | null | undefined;
+  }): Promise<void>;
+  /**
+   * Replaces the members of this group by those that call this with the same store, prefix and
+   * world size, each with its rank: torchft's `configure`. The group stays the same object, with
+   * another rank and size; what is in flight fails, with {@link ReconfiguredError}, before they
+   * meet. The store serves while they meet, and is not needed afterwards.
+   *
+   * A call that failed leaves the group without members; it can be configured again, under
+   * another prefix. Whoever exchanges handles in another way than through a store calls
+   * `reconfigure`.
+   *
+   * @param storeAddr - `host:port/prefix` or `ws://host:port/prefix`: a store that all reach,
+   * and a prefix that no earlier call had.
+   * @param rank - A rank.
+   * @param worldSize - The number of ranks.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link DistNetworkError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
+   * @throws {@link UnsupportedError}
+   */
+  configure(storeAddr: string, rank: number, worldSize: number, options?: WaitOptions): Promise<void>;
+  /**
    * Writes to a file what all ranks of the job have called lately, in all their groups, and what
    * of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank
    * trace` explains.
@@ -4271,7 +4327,9 @@ export function getProcessGroupRanks(group?: GroupLike | null): number[];
 export function setTimeout(timeout: number, group?: GroupLike | null): void;
 
 /**
- * A client of the store at `host:port/prefix`, with the prefix put before every key.
+ * A client of the store at `host:port/prefix`, with the prefix put before every key. The host
+ * may be an IPv6 address in brackets; `ws://host:port/prefix` and `wss://…` reach the store
+ * over a WebSocket, as pages do in any case.
  *
  * @throws {@link InvalidArgumentError}
  * @throws {@link DistNetworkError}

@@ -195,7 +195,9 @@ namespace distributed {
   [Handwritten, Own=javascript, Rust="rendezvous::register_rendezvous_handler", Throws=Rendezvous]
   undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
 
-  /// A client of the store at `host:port/prefix`, with the prefix put before every key.
+  /// A client of the store at `host:port/prefix`, with the prefix put before every key. The host
+  /// may be an IPv6 address in brackets; `ws://host:port/prefix` and `wss://…` reach the store over
+  /// a WebSocket, as pages do in any case.
   ///
   /// - `timeout`: limit of connecting and of requests that wait; zero is none.
   [Waits, Throws=(InvalidArgument, Network, StoreTimeout)]

@@ -37,6 +37,7 @@ pub use crate::debug_level::{
 };
 pub use crate::generated::distributed::*;
 pub use crate::process_group::topology::compute_dims;
+pub use crate::rendezvous::create_store_client;
 #[doc(hidden)]
 pub use breakpoint::Breakpoint;
 #[cfg(feature = "tcp")]
@@ -60,8 +61,6 @@ pub use registered::with_default_group;
 #[cfg(not(feature = "internals"))]
 use registered::with_default_group;
 pub use sparse::{all_reduce_sparse, all_reduce_sparse_async};
-#[cfg(feature = "tcp")]
-pub use surroundings::create_store_client;
 pub use surroundings::{
     get_default_backend_for_device, get_node_local_rank, is_available, is_gloo_available,
     is_launched, is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrank::distributed::{
     InitOptions, NewGroupOptions, barrier, destroy_process_group, init_process_group, new_group,
 };
-use polyrank::process_group::ReconfigureOptions;
+use polyrank::process_group::{ConfigureOptions, ReconfigureOptions};
 use polyrank::{ProcessGroup, ReduceOp};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,6 +33,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let options = ReconfigureOptions::new(uuid as i64, handles).timeout(LIMIT);
             group.reconfigure(options)?.wait(None)?;
+            check(&group, &members, rank)?;
+            done += 1;
+        }
+    }
+    let address = format!("{}:{}", std::env::var("MASTER_ADDR")?, std::env::var("MASTER_PORT")?);
+    for (quorum, sides) in steps(size).into_iter().enumerate() {
+        for (side, members) in sides.into_iter().enumerate() {
+            let Some(place) = members.iter().position(|&one| one == rank) else { continue };
+            let prefix = format!("{address}/quorum/{quorum}/{side}");
+            let mut options = ConfigureOptions::new(prefix, place as u32, members.len() as u32);
+            if quorum % 2 == 0 {
+                options = options.replica_id(format!("replica {rank}")).quorum_id(quorum as i64);
+                options = options.global_ranks(members.clone());
+            }
+            group.configure(options.timeout(LIMIT))?;
             check(&group, &members, rank)?;
             done += 1;
         }

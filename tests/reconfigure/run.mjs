@@ -37,10 +37,27 @@ export async function main(pr, here) {
       done += 1;
     }
   }
+  for (const [quorum, sides] of steps(size).entries()) {
+    for (const [side, members] of sides.entries()) {
+      if (!members.includes(rank)) continue;
+      const place = [members.indexOf(rank), members.length];
+      const prefix = `${addressOf(here.init.initMethod)}/quorum/${quorum}/${side}`;
+      if (quorum % 2 === 1) await group.configure(prefix, ...place);
+      else await group.configure(prefix, `replica ${rank}`, ...place, quorum, 0, 1, members);
+      await check(group, members, rank);
+      done += 1;
+    }
+  }
   here.say(`${here.language} rank ${rank} of ${size}: ${done} steps`);
   await pr.barrier();
   await pr.destroyProcessGroup();
   return 0;
+}
+
+/** Where the ranks meet: over a WebSocket, where there are no sockets. */
+function addressOf(url) {
+  const { MASTER_ADDR, MASTER_PORT } = globalThis.process?.env ?? {};
+  return url === "env://" ? `${MASTER_ADDR}:${MASTER_PORT}` : `ws://${new URL(url).host}`;
 }
 
 /** Reduces numbers of the ranks, short and long. */

@@ -2,9 +2,10 @@
 
 `run.mjs` is the same in JavaScript, `examples/reconfigure.rs` in Rust. The ranks of the default
 group exchange handles in its store; the members of another group are some of them, in the order of
-each step.
+each step. Then they make the same steps by `configure`.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -44,6 +45,19 @@ def main():
             handles = [store.get(f"handle/{uuid}/{one}").decode() for one in members]
             options = pr.ReconfigureOptions(uuid=uuid, handles=handles, timeout=60)
             group.reconfigure(options).wait()
+            check(group, members, rank)
+            done += 1
+    address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    for quorum, sides in enumerate(steps(size)):
+        for side, members in enumerate(sides):
+            if rank not in members:
+                continue
+            place = (members.index(rank), len(members))
+            prefix = f"{address}/quorum/{quorum}/{side}"
+            if quorum % 2:
+                group.configure(prefix, *place)
+            else:
+                group.configure(prefix, f"replica {rank}", *place, quorum, 0, 1, members)
             check(group, members, rank)
             done += 1
     print(f"Python rank {rank} of {size}: {done} steps", flush=True)

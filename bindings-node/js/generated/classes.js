@@ -210,6 +210,7 @@ const PROCESS_GROUP_ALLTOALL = { key: "PROCESS_GROUP_ALLTOALL", name: "alltoall"
 const PROCESS_GROUP_ALL_TO_ALL_SINGLE = { key: "PROCESS_GROUP_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, durations: [4], integers: [[2, "outputSplitSizes"], [3, "inputSplitSizes"]], output: 0, outputName: "output" };
 const PROCESS_GROUP_BARRIER = { key: "PROCESS_GROUP_BARRIER", name: "barrier", required: 0, durations: [0], integers: [[null, "deviceIds"]], output: null };
 const PROCESS_GROUP_MONITORED_BARRIER = { key: "PROCESS_GROUP_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [0], inOrder: true, gives: "nothing" };
+const PROCESS_GROUP_CONFIGURE = { key: "PROCESS_GROUP_CONFIGURE", name: "configure", required: 3, integers: [[7, "globalRanks"]], inOrder: true, gives: "nothing" };
 const PROCESS_GROUP_DUMP = { key: "PROCESS_GROUP_DUMP", name: "dump", required: 0, inOrder: true };
 const PROCESS_GROUP_REGISTER_PRE_HOOK = { key: "PROCESS_GROUP_REGISTER_PRE_HOOK", name: "registerPreHook", required: 2, gives: "nothing" };
 const PROCESS_GROUP_UNREGISTER_PRE_HOOK = { key: "PROCESS_GROUP_UNREGISTER_PRE_HOOK", name: "unregisterPreHook", required: 1, gives: "nothing" };
@@ -450,6 +451,10 @@ export class ProcessGroup {
 
   monitoredBarrier(...given) {
     return calls.invokeAsync(PROCESS_GROUP_MONITORED_BARRIER, this, given);
+  }
+
+  configure(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_CONFIGURE, this, given);
   }
 
   dump(...given) {

@@ -1128,6 +1128,37 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_MONITORED_BARRIER", positional, keywords)
     }
 
+    /// Replaces the members of this group by those that call this with the same store, prefix and
+    /// world size, each with its rank: torchft's `configure`. The group stays the same object, with
+    /// another rank and size; what is in flight fails, with `ReconfiguredError`, before they meet. The
+    /// store serves while they meet, and is not needed afterwards.
+    ///
+    /// A call that failed leaves the group without members; it can be configured again, under another
+    /// prefix. Whoever exchanges handles in another way than through a store calls `reconfigure`.
+    ///
+    /// - `store_addr`: `host:port/prefix` or `ws://host:port/prefix`: a store that all reach, and a
+    ///   prefix that no earlier call had.
+    /// - `replica_id`: what this member is called, for the log.
+    /// - `quorum_id`: the number of the quorum; a prefix may serve once for each.
+    /// - `group_rank`, `group_world_size`: this process's rank in its replica, and the number of ranks
+    ///   there, for the log.
+    /// - `global_ranks`: the ranks of the members in the whole job, by rank, for the log.
+    ///
+    /// Forms:
+    ///
+    /// - `configure(store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int? = None, group_rank: int? = None, group_world_size: int? = None, global_ranks: Sequence[int]? = None)`
+    /// - `configure(store_addr: str, rank: int, world_size: int)`
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
+    #[pyo3(name = "configure", signature = (*positional, **keywords))]
+    fn py_configure<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_CONFIGURE", positional, keywords)
+    }
+
     /// Writes to a file what all ranks of the job have called lately, in all their groups, and what
     /// of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank trace`
     /// explains.

@@ -383,7 +383,9 @@ fn py_register_rendezvous_handler<'py>(
     implementations::distributed::register_rendezvous_handler(py, call)
 }
 
-/// A client of the store at `host:port/prefix`, with the prefix put before every key.
+/// A client of the store at `host:port/prefix`, with the prefix put before every key. The host
+/// may be an IPv6 address in brackets; `ws://host:port/prefix` and `wss://…` reach the store over
+/// a WebSocket, as pages do in any case.
 ///
 /// - `timeout`: limit of connecting and of requests that wait; zero is none.
 ///

@@ -150,7 +150,7 @@ export function setTimeout(...given) {
 
 const DISTRIBUTED_CREATE_STORE_CLIENT = { key: "DISTRIBUTED_CREATE_STORE_CLIENT", name: "createStoreClient", required: 1, durations: [1] };
 
-/** A client of the store at `host:port/prefix`, with the prefix put before every key. */
+/** A client of the store at `host:port/prefix`, with the prefix put before every key. The host may be an IPv6 address in brackets; `ws://host:port/prefix` and `wss://…` reach the store over a WebSocket, as pages do in any case. */
 export function createStoreClient(...given) {
   return calls.invokeAsync(DISTRIBUTED_CREATE_STORE_CLIENT, null, given);
 }

@@ -1,14 +1,9 @@
-//! What a program asks of its surroundings: its launcher, the backends for its devices, a store at
-//! an address. Knows no group.
+//! What a program asks of its surroundings: its launcher, the backends for its devices. Knows
+//! no group.
 
 use crate::env::variable::{self, Variable};
 use crate::generated::error::{Error, Result};
 use crate::tensor::Device;
-#[cfg(feature = "tcp")]
-use {
-    crate::store::{PrefixStore, Store, TcpStore, TcpStoreOptions},
-    std::{sync::Arc, time::Duration},
-};
 
 /// Whether this package can be used here: it can.
 pub fn is_available() -> bool {
@@ -69,34 +64,4 @@ is_available! {
     is_ucc_available: "ucc",
     /// Whether the XCCL backend is available; it never is.
     is_xccl_available: "xccl",
-}
-
-/// A client of the store at `host:port/prefix`, with the prefix put before every key. The `timeout`
-/// is the limit of connecting and of requests that wait; zero is none.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for another form of address; those of [`TcpStore::new`].
-#[cfg(feature = "tcp")]
-pub fn create_store_client(address: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
-    let (client, prefix) = connect(address, timeout)?;
-    let store: Arc<dyn Store> = Arc::new(client);
-    Ok(match prefix {
-        "" => store,
-        prefix => Arc::new(PrefixStore::new(prefix, store)),
-    })
-}
-
-/// A client of the store at `host:port/prefix`, and the prefix.
-#[cfg(feature = "tcp")]
-pub(crate) fn connect(address: &str, timeout: Duration) -> Result<(TcpStore, &str)> {
-    let (endpoint, prefix) = address.split_once('/').unwrap_or((address, ""));
-    let parsed = endpoint.rsplit_once(':').and_then(|(host, port)| {
-        Some((host.trim_matches(['[', ']']).to_owned(), port.parse::<u16>().ok()?))
-    });
-    let Some((host, port)) = parsed else {
-        let message = format!("'{address}' is not a store address: expected host:port/prefix");
-        return Err(Error::InvalidArgument { message });
-    };
-    let options = TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);
-    Ok((TcpStore::new(options)?, prefix))
 }

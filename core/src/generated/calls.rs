@@ -72,6 +72,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_ALL_TO_ALL_SINGLE,
     &PROCESS_GROUP_BARRIER,
     &PROCESS_GROUP_MONITORED_BARRIER,
+    &PROCESS_GROUP_CONFIGURE,
     &PROCESS_GROUP_DUMP,
     &PROCESS_GROUP_REGISTER_PRE_HOOK,
     &PROCESS_GROUP_UNREGISTER_PRE_HOOK,
@@ -1662,6 +1663,48 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
             optional("wait_all_ranks", Type::Bool, Role::None, Constant::Bool(false)),
         ],
     }],
+};
+
+/// `ProcessGroup.configure`
+pub static PROCESS_GROUP_CONFIGURE: Method = Method {
+    interface: "ProcessGroup",
+    name: "configure",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[
+                required("store_addr", Type::Str, Role::None),
+                required("replica_id", Type::Str, Role::None),
+                required("rank", Type::Int, Role::None),
+                required("world_size", Type::Int, Role::None),
+                optional("quorum_id", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+                optional("group_rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+                optional(
+                    "group_world_size",
+                    Type::Nullable(&Type::Int),
+                    Role::None,
+                    Constant::Null,
+                ),
+                optional(
+                    "global_ranks",
+                    Type::Nullable(&Type::Sequence(&Type::Int)),
+                    Role::None,
+                    Constant::Null,
+                ),
+            ],
+        },
+        Overload {
+            parameters: &[
+                required("store_addr", Type::Str, Role::None),
+                required("rank", Type::Int, Role::None),
+                required("world_size", Type::Int, Role::None),
+            ],
+        },
+    ],
 };
 
 /// `ProcessGroup.dump`

@@ -996,6 +996,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_CONFIGURE",
+        method: &calls::PROCESS_GROUP_CONFIGURE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::configure(call)))),
+    },
+    Entry {
         key: "PROCESS_GROUP_CREATE_CART",
         method: &calls::PROCESS_GROUP_CREATE_CART,
         order: Order::Group,

@@ -211,6 +211,21 @@ pub mod process_group {
         /// `wait_all_ranks`
         pub const WAIT_ALL_RANKS: usize = 1;
     }
+    /// `ProcessGroup.configure`
+    pub mod configure {
+        /// `store_addr`
+        pub const STORE_ADDR: usize = 0;
+        /// `replica_id`
+        pub const REPLICA_ID: usize = 1;
+        /// `quorum_id`
+        pub const QUORUM_ID: usize = 4;
+        /// `group_rank`
+        pub const GROUP_RANK: usize = 5;
+        /// `group_world_size`
+        pub const GROUP_WORLD_SIZE: usize = 6;
+        /// `global_ranks`
+        pub const GLOBAL_RANKS: usize = 7;
+    }
     /// `ProcessGroup.dump`
     pub mod dump {
         /// `path`

@@ -16,6 +16,7 @@ mod presence;
 mod present;
 mod refusal;
 mod shortage;
+mod store_client;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 mod verdict;
@@ -45,6 +46,8 @@ pub use join::{join, join_async, leave, leave_async};
 pub(crate) use missing::timed_out;
 pub(crate) use refusal::refuse;
 pub(crate) use shortage::{explained, is_shortage};
+pub use store_client::create_store_client;
+pub(crate) use store_client::{StoreAddress, StoreClient};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 

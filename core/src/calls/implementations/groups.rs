@@ -10,6 +10,7 @@ use crate::calls::parameters::distributed::*;
 use crate::distributed::{self, InitOptions, NewGroupOptions};
 use crate::generated::error::Result;
 use crate::process_group::{DEFAULT_TIMEOUT, Maker, SplitOptions};
+use crate::rendezvous::{StoreAddress, StoreClient};
 
 /// Makes the default group.
 pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
@@ -137,19 +138,15 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
     ]))
 }
 
-/// A client of the store at `host:port/prefix`.
-#[cfg(feature = "tcp")]
+/// A client of the store at an address.
 pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> {
     let address: String = call.take(create_store_client::STORE_ADDR)?;
     let timeout: Duration = call.take(create_store_client::TIMEOUT)?;
-    let (client, prefix) = crate::distributed::surroundings::connect(&address, timeout)?;
-    let client = Object::Store(StoreObject::from(client));
-    StoreObject::under(prefix, client)?.into_answer()
-}
-
-/// There are no sockets here.
-#[cfg(not(feature = "tcp"))]
-pub(crate) async fn create_store_client(_: Invocation) -> Result<Answer> {
-    let (who, operation) = ("a browser".to_owned(), "create_store_client".to_owned());
-    Err(crate::generated::error::Error::Unsupported { who, operation })
+    let address = StoreAddress::parse(&address)?;
+    let client = match address.connect(timeout).await? {
+        #[cfg(feature = "tcp")]
+        StoreClient::Tcp(store) => StoreObject::from(store),
+        StoreClient::WebSocket { store, url } => StoreObject::web_socket(store, url),
+    };
+    StoreObject::under(address.prefix, Object::Store(client))?.into_answer()
 }

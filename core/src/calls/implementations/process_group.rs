@@ -12,7 +12,9 @@ use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::calls::settings::{group_hints, reconfigure_options};
 use crate::generated::error::{Error, Result};
-use crate::process_group::{GroupOptions, Maker, ProcessGroup, SparseOptions, SplitOptions};
+use crate::process_group::{
+    ConfigureOptions, GroupOptions, Maker, ProcessGroup, SparseOptions, SplitOptions,
+};
 use crate::tensor::{Device, Tensor};
 
 /// Joins a group over a store.
@@ -146,6 +148,25 @@ pub(crate) async fn reconfigure(call: Invocation) -> Result<Answer> {
     let (name, value) = (call.parameter(reconfigure::OPTS), call.value(reconfigure::OPTS));
     let options = reconfigure_options(call.name(), name, value)?;
     call.this_group()?.reconfigure_async(options).await.into_answer()
+}
+
+/// Replaces the members of the group by those that meet in a store, until they are there.
+pub(crate) async fn configure(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let store_addr: String = call.take(configure::STORE_ADDR)?;
+    let is_whole = call.overload() == 0;
+    // Rank and world size are where a replica's name precedes them, or one place earlier.
+    let at = if is_whole { configure::REPLICA_ID + 1 } else { configure::REPLICA_ID };
+    let (rank, world_size): (u32, u32) = (call.take(at)?, call.take(at + 1)?);
+    let mut options = ConfigureOptions::new(store_addr, rank, world_size);
+    if is_whole {
+        options.replica_id = call.take(configure::REPLICA_ID)?;
+        options.quorum_id = call.take(configure::QUORUM_ID)?;
+        options.replica_rank = call.take(configure::GROUP_RANK)?;
+        options.replica_world_size = call.take(configure::GROUP_WORLD_SIZE)?;
+        options.global_ranks = call.take(configure::GLOBAL_RANKS)?;
+    }
+    group.configure_async(options).await.into_answer()
 }
 
 /// Goes on without some ranks, until the others are there.

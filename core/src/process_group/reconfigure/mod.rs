@@ -35,6 +35,7 @@
 //! Knows neither transports nor how a backend connects.
 
 mod agreement;
+mod configure;
 mod handle;
 mod meeting;
 mod observer;
@@ -46,9 +47,11 @@ mod unless_aborted;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::configure::ConfigureOptions;
 use self::handle::Handle;
 use self::meeting::Meeting;
 pub(super) use self::meeting::Origins;
+use self::site::Refused;
 pub(crate) use self::site::Site;
 pub(super) use self::survivor_call::SurvivorCalls;
 use super::{Inner, ProcessGroup};
@@ -121,12 +124,17 @@ impl ProcessGroup {
 
     fn own_handle(&self) -> Result<Handle> {
         self.unless_left()?;
-        if !self.supports_reconfigure() {
-            let who = format!("group '{}' of {}", self.group_name(), self.backend_config());
-            return Err(Error::Unsupported { who, operation: "reconfigure".to_owned() });
-        }
+        self.require_reconfigure("reconfigure")?;
         let rank = (self.size() > 0).then(|| self.rank());
         self.inner.site.handle(self.group_name(), rank, &*self.inner.store)
+    }
+
+    fn require_reconfigure(&self, operation: &str) -> Result<()> {
+        if self.supports_reconfigure() {
+            return Ok(());
+        }
+        let who = format!("group '{}' of {}", self.group_name(), self.backend_config());
+        Err(Error::Unsupported { who, operation: operation.to_owned() })
     }
 
     /// Replaces the members of this group. All new members call it, with the same options; those
@@ -165,18 +173,24 @@ impl ProcessGroup {
         let ReconfigureOptions { uuid, handles, ordered, timeout, hints } = options;
         let hints = hints.map(|hints| hints.checked("reconfigure")).transpose()?;
         let (handles, rank) = members(&handles, ordered, &ours)?;
-        let turn = Turn::begin(self, uuid)?;
+        let call = CallName::Reconfigure(uuid);
+        let turn = Turn::begin(self, uuid, call)?;
         let timeout = timeout.unwrap_or_else(|| self.timeout());
         let digest = digest(uuid, &handles);
         let former = self.inner.origins.as_ref().map(|origins| origins.digest);
         let meeting = Meeting { uuid, digest, handles, rank, timeout, former };
         hints.into_iter().for_each(|hints| self.inner.hints.set(hints));
-        let former: Vec<_> = self.inner.backends().cloned().collect();
-        let memberless = self.leave_members(&format!("while it is reconfigured (uuid {uuid})"));
-        // Before this returns, what is in flight fails; to close everything takes longer.
-        let closing = former.into_iter().map(|backend| backend.retire()).collect();
+        let (memberless, closing) = self.retire_members(&call.during());
         turn.group.inner.site.use_up(uuid);
         Ok(Reconfiguration { turn, meeting, memberless, closing })
+    }
+
+    /// Leaves the group without members. What is in flight fails before this returns; to close
+    /// everything takes longer.
+    fn retire_members(&self, why: &str) -> (Arc<Memberless>, Vec<EndFuture>) {
+        let former: Vec<_> = self.inner.backends().cloned().collect();
+        let memberless = self.leave_members(why);
+        (memberless, former.into_iter().map(|backend| backend.retire()).collect())
     }
 
     /// Leaves the group without members.
@@ -205,15 +219,64 @@ fn on_thread(run: impl FnOnce() + Send + 'static) -> Result<()> {
     })
 }
 
+/// By what the program knows a call.
+#[derive(Clone, Copy)]
+enum CallName<'a> {
+    /// `reconfigure`, with this number.
+    Reconfigure(i64),
+    /// `configure`, where members meet at this address.
+    Configure(&'a str),
+}
+
+impl CallName<'_> {
+    /// When the group has no members.
+    fn during(&self) -> String {
+        match self {
+            CallName::Reconfigure(uuid) => format!("while it is reconfigured (uuid {uuid})"),
+            CallName::Configure(at) => format!("while its members meet at {at}"),
+        }
+    }
+
+    fn refused(&self, why: &Refused) -> Error {
+        let message = match (self, why) {
+            (CallName::Reconfigure(_), Refused::Busy) => {
+                "reconfigure: an earlier call of this group is under way".to_owned()
+            }
+            (CallName::Configure(_), Refused::Busy) => {
+                "configure: an earlier call of this group is under way".to_owned()
+            }
+            (CallName::Reconfigure(uuid), Refused::Used(count)) => format!(
+                "reconfigure: uuid {uuid} was used before, by call {count} of this group; every \
+                 call needs a number that no earlier one of any member had"
+            ),
+            (CallName::Configure(at), Refused::Used(count)) => format!(
+                "configure: the address '{at}' was used before, by call {count} of this group; \
+                 every call needs a prefix that no earlier one of any member had"
+            ),
+        };
+        Error::InvalidArgument { message }
+    }
+}
+
+impl std::fmt::Display for CallName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CallName::Reconfigure(uuid) => write!(f, "reconfigure (uuid {uuid})"),
+            CallName::Configure(at) => write!(f, "configure ({at})"),
+        }
+    }
+}
+
 /// A call that is under way; no other begins before it is dropped.
 struct Turn {
     group: ProcessGroup,
 }
 
 impl Turn {
-    fn begin(group: &ProcessGroup, uuid: i64) -> Result<Turn> {
-        group.inner.site.begin(uuid)?;
-        Ok(Turn { group: group.clone() })
+    fn begin(group: &ProcessGroup, uuid: i64, call: CallName<'_>) -> Result<Turn> {
+        let site = &group.inner.site;
+        let begun = site.begin(uuid).map_err(|busy| call.refused(&busy));
+        begun.map(|()| Turn { group: group.clone() })
     }
 }
 

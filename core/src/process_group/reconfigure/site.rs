@@ -43,6 +43,14 @@ struct SiteState {
     is_closed: bool,
 }
 
+/// Why a call does not begin.
+pub(super) enum Refused {
+    /// Another is under way.
+    Busy,
+    /// This earlier one had its number.
+    Used(u32),
+}
+
 impl Site {
     /// That of a group whose ranks met in `store`.
     pub(crate) fn near(store: &dyn Store) -> Site {
@@ -91,23 +99,18 @@ impl Site {
     }
 
     /// Begins a call with this number.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if one is under way.
-    pub(super) fn begin(&self, uuid: i64) -> Result<()> {
+    pub(super) fn begin(&self, uuid: i64) -> std::result::Result<(), Refused> {
         let mut state = self.lock();
-        let message = if state.is_busy {
-            "reconfigure: an earlier call of this group is under way".to_owned()
-        } else if let Some(count) = state.used.get(&uuid) {
-            format!(
-                "reconfigure: uuid {uuid} was used before, by call {count} of this group; every \
-                 call needs a number that no earlier one of any member had"
-            )
-        } else {
-            state.is_busy = true;
-            return Ok(());
-        };
-        Err(Error::InvalidArgument { message })
+        if state.is_busy {
+            return Err(Refused::Busy);
+        }
+        match state.used.get(&uuid) {
+            Some(count) => Err(Refused::Used(*count)),
+            None => {
+                state.is_busy = true;
+                Ok(())
+            }
+        }
     }
 
     /// The call with this number begins in earnest: neither the number nor the handles of this

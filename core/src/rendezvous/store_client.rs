@@ -1,0 +1,135 @@
+//! Stores at addresses of torchft's form: `host:port/prefix`. Knows no group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::open_web_socket_store;
+use crate::blocking::block_on;
+#[cfg(feature = "tcp")]
+use crate::blocking::unblock;
+use crate::generated::error::{Error, Result};
+use crate::store::url::Url;
+use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
+#[cfg(feature = "tcp")]
+use crate::store::{TcpStore, TcpStoreOptions};
+
+/// A client of the store at `host:port/prefix`, with the prefix put before every key. A host may be
+/// an IPv6 address in brackets; `ws://host:port/prefix` and `wss://…` reach the store over a
+/// WebSocket. The `timeout` is the limit of connecting and of requests that wait; zero is none.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for another form of address; [`Error::Network`] and
+/// [`Error::StoreTimeout`] if the store cannot be reached.
+pub fn create_store_client(address: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
+    let address = StoreAddress::parse(address)?;
+    block_on(address.open(timeout))
+}
+
+/// Where a store is, and the prefix of its keys.
+pub(crate) struct StoreAddress<'a> {
+    server: Server<'a>,
+    pub(crate) prefix: &'a str,
+}
+
+enum Server<'a> {
+    /// A host and a port.
+    Tcp(&'a str, u16),
+    /// The URL of a WebSocket, and its port.
+    Url(String, u16),
+}
+
+/// A client of the store at an address.
+pub(crate) enum StoreClient {
+    /// Over TCP.
+    #[cfg(feature = "tcp")]
+    Tcp(TcpStore),
+    /// Over a WebSocket of this URL.
+    WebSocket { store: Arc<dyn Store>, url: String },
+}
+
+impl<'a> StoreAddress<'a> {
+    /// The one that `address` says.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another form.
+    pub(crate) fn parse(address: &'a str) -> Result<StoreAddress<'a>> {
+        let read = match Url::parse(address) {
+            Some(url) => StoreAddress::of_url(&url),
+            None => StoreAddress::of_host(address),
+        };
+        read.ok_or_else(|| {
+            let message = format!(
+                "'{address}' is not a store address: expected host:port/prefix or \
+                 ws://host:port/prefix"
+            );
+            Error::InvalidArgument { message }
+        })
+    }
+
+    fn of_url(url: &Url<'a>) -> Option<StoreAddress<'a>> {
+        let is_web_socket = ["ws", "wss"].contains(&url.scheme);
+        if !is_web_socket || url.host_and_port().0.is_empty() {
+            return None;
+        }
+        let port = match url.host_and_port().1 {
+            Some(port) => port.parse().ok()?,
+            None if url.scheme == "ws" => 80,
+            None => 443,
+        };
+        let server = Server::Url(format!("{}://{}", url.scheme, url.authority), port);
+        Some(StoreAddress { server, prefix: url.path.trim_start_matches('/') })
+    }
+
+    fn of_host(address: &'a str) -> Option<StoreAddress<'a>> {
+        let (endpoint, prefix) = address.split_once('/').unwrap_or((address, ""));
+        let (host, port) = endpoint.rsplit_once(':')?;
+        let server = Server::Tcp(host.trim_matches(['[', ']']), port.parse().ok()?);
+        Some(StoreAddress { server, prefix })
+    }
+
+    /// The port of its server.
+    pub(crate) fn port(&self) -> u16 {
+        match &self.server {
+            Server::Tcp(_, port) | Server::Url(_, port) => *port,
+        }
+    }
+
+    /// A client of its server, which knows nothing of the prefix.
+    pub(crate) async fn connect(&self, timeout: Duration) -> Result<StoreClient> {
+        match &self.server {
+            Server::Tcp(host, port) => connect_tcp(host, *port, timeout).await,
+            Server::Url(url, _) => connect_web_socket(url.clone(), timeout).await,
+        }
+    }
+
+    /// A client with the prefix before every key.
+    pub(crate) async fn open(&self, timeout: Duration) -> Result<Arc<dyn Store>> {
+        let store: Arc<dyn Store> = match self.connect(timeout).await? {
+            #[cfg(feature = "tcp")]
+            StoreClient::Tcp(store) => Arc::new(store),
+            StoreClient::WebSocket { store, .. } => store,
+        };
+        Ok(match self.prefix {
+            "" => store,
+            prefix => Arc::new(PrefixStore::new(prefix, store)),
+        })
+    }
+}
+
+#[cfg(feature = "tcp")]
+async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> Result<StoreClient> {
+    let options = TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);
+    unblock(move || TcpStore::new(options)).await.map(StoreClient::Tcp)
+}
+
+/// Where there are no sockets: the server speaks WebSocket, too.
+#[cfg(not(feature = "tcp"))]
+async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> Result<StoreClient> {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    connect_web_socket(format!("ws://{host}:{port}"), timeout).await
+}
+
+async fn connect_web_socket(url: String, timeout: Duration) -> Result<StoreClient> {
+    let store = open_web_socket_store(&url, WebSocketStoreOptions::new(timeout)).await?;
+    Ok(StoreClient::WebSocket { store, url })
+}
