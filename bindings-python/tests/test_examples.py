@@ -45,6 +45,7 @@ import polyrank as pr
 
 store = pr.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 me, alive = 0, [0]
+address, rank = f"127.0.0.1:{store.port}", 0
 group = pr.ProcessGroup(store, 0, 1)
 """,
         "",
