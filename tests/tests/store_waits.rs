@@ -22,9 +22,9 @@ fn said(end: &ProcessEnd) -> Vec<String> {
     let lines = end.output.lines().filter_map(|line| Some(line.split_once("polyrank: ")?.1));
     let word = |word: &str| match word.parse::<f64>() {
         Ok(_) => "N".to_owned(),
-        Err(_) => match word.rsplit_once(':') {
-            Some((host, port)) if port.trim_end_matches('/').parse::<u16>().is_ok() => {
-                format!("{host}:PORT")
+        Err(_) => match word.trim_end_matches(',').rsplit_once(':') {
+            Some((_, port)) if port.trim_end_matches('/').parse::<u16>().is_ok() => {
+                word.replace(port.trim_end_matches('/'), "PORT").replace("PORT/", "PORT")
             }
             _ => word.to_owned(),
         },
@@ -126,6 +126,25 @@ fn a_barrier_and_the_prefix_of_a_key_are_named() {
         format!("{at} is at the barrier 'all' waits no longer, after N s"),
         format!("{at} needs 'mine/never' has waited for N s; nobody has set 'mine/never'"),
         format!("{at} needs 'mine/never' waits no longer, after N s"),
+    ];
+    assert_eq!(said(&ended[0]), expected, "{}", ended[0].output);
+}
+
+#[test]
+fn how_many_clients_have_not_come_is_said() {
+    let test = "how_many_clients_have_not_come_is_said";
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+        bare_processes(test, 1, || {
+            let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).world_size(3);
+            TcpStore::new(options.timeout(WAIT)).unwrap_err();
+        })
+    });
+    let subject = "the store at 127.0.0.1:PORT, which waits for clients";
+    let expected = [
+        format!(
+            "{subject} has waited for N s; N of N clients have come, this process's own among them"
+        ),
+        format!("{subject} waits no longer, after N s"),
     ];
     assert_eq!(said(&ended[0]), expected, "{}", ended[0].output);
 }

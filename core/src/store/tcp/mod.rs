@@ -26,6 +26,7 @@ use socket2::SockRef;
 use super::deadline::WaitError;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::generated::error::{Error, Result};
+use crate::stall_report::WaitingCall;
 use crate::wire::origin::AllowedOrigins;
 use client::Client;
 pub(crate) use open_files::advice as open_files_advice;
@@ -215,10 +216,16 @@ impl TcpStore {
 
     fn wait_for_workers(&self, world_size: u32) -> Result<()> {
         let deadline = Deadline::after(self.client.timeout());
+        let subject = format!("the store at {}:{}, which waits for clients", self.host, self.port);
+        let wait = WaitingCall::of_process(subject);
         loop {
             let workers = self.client.workers()?;
             if workers >= i64::from(world_size) {
                 return Ok(());
+            }
+            if wait.is_due() {
+                let what = "clients have come, this process's own among them";
+                wait.say(&format!("{workers} of {world_size} {what}"));
             }
             deadline.sleep(WORKER_POLL).map_err(|why| Error::Store {
                 message: match why {
