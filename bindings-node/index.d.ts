@@ -2381,7 +2381,8 @@ export class ProcessGroup {
    * Replaces the members of this group by those that call this with the same store, prefix and
    * world size, each with its rank: torchft's `configure`. The group stays the same object, with
    * another rank and size; what is in flight fails, with {@link ReconfiguredError}, before they
-   * meet. The store serves while they meet, and is not needed afterwards.
+   * meet. The store serves while they meet, and is not needed afterwards, unless a page is among
+   * them.
    *
    * A call that failed leaves the group without members; it can be configured again, under
    * another prefix. Whoever exchanges handles in another way than through a store calls
@@ -2392,6 +2393,7 @@ export class ProcessGroup {
    * @param replicaId - What this member is called, for the log.
    * @param rank - A rank.
    * @param worldSize - The number of ranks.
+   * @throws {@link AbortedError}
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
    * @throws {@link DistNetworkError}
@@ -2414,7 +2416,8 @@ export class ProcessGroup {
    * Replaces the members of this group by those that call this with the same store, prefix and
    * world size, each with its rank: torchft's `configure`. The group stays the same object, with
    * another rank and size; what is in flight fails, with {@link ReconfiguredError}, before they
-   * meet. The store serves while they meet, and is not needed afterwards.
+   * meet. The store serves while they meet, and is not needed afterwards, unless a page is among
+   * them.
    *
    * A call that failed leaves the group without members; it can be configured again, under
    * another prefix. Whoever exchanges handles in another way than through a store calls
@@ -2424,6 +2427,7 @@ export class ProcessGroup {
    * and a prefix that no earlier call had.
    * @param rank - A rank.
    * @param worldSize - The number of ranks.
+   * @throws {@link AbortedError}
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
    * @throws {@link DistNetworkError}

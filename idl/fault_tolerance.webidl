@@ -4,7 +4,7 @@ partial interface ProcessGroup {
   /// Replaces the members of this group by those that call this with the same store, prefix and
   /// world size, each with its rank: torchft's `configure`. The group stays the same object, with
   /// another rank and size; what is in flight fails, with `Reconfigured`, before they meet. The
-  /// store serves while they meet, and is not needed afterwards.
+  /// store serves while they meet, and is not needed afterwards, unless a page is among them.
   ///
   /// A call that failed leaves the group without members; it can be configured again, under another
   /// prefix. Whoever exchanges handles in another way than through a store calls `reconfigure`.
@@ -16,8 +16,8 @@ partial interface ProcessGroup {
   /// - `group_rank`, `group_world_size`: this process's rank in its replica, and the number of ranks
   ///   there, for the log.
   /// - `global_ranks`: the ranks of the members in the whole job, by rank, for the log.
-  [Handwritten, Waits, Throws=(InvalidArgument, InvalidGroup, Network, RankFailed, Rendezvous,
-  RendezvousTimeout, Unsupported)]
+  [Handwritten, Waits, Throws=(Aborted, InvalidArgument, InvalidGroup, Network, RankFailed,
+  Rendezvous, RendezvousTimeout, Unsupported)]
   undefined configure(DOMString store_addr, DOMString replica_id, Rank rank, Rank world_size,
                       optional long long? quorum_id = null, optional Rank? group_rank = null,
                       optional Rank? group_world_size = null,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use polyrank::process_group::ConfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, ReduceOp};
+use polyrank_tests::LIMIT;
 use polyrank_tests::members::{Member, check, world};
+use polyrank_tests::processes::{all_went_well, bare_processes, die, report};
 
 /// How long members wait for one that does not come.
 const SHORT: Duration = Duration::from_millis(500);
@@ -21,6 +23,11 @@ fn server() -> TcpStore {
 
 fn address(server: &TcpStore, prefix: &str) -> String {
     format!("127.0.0.1:{}/{prefix}", server.port())
+}
+
+/// Where a member of this rank says who it is, under the prefix.
+fn handle_key(rank: u32) -> String {
+    format!("polyrank-configure/members/{rank}")
 }
 
 /// `member` calls it with these options; what comes of it.
@@ -73,7 +80,7 @@ fn the_store_is_not_needed_afterwards_and_a_quorum_of_its_own_may_have_its_prefi
     for quorum in 0..3 {
         let called: Vec<_> = (0..2)
             .map(|rank| {
-                let place = address(&first, &format!("torchft/{quorum}"));
+                let place = address(&first, "torchft");
                 call(all[rank as usize], ConfigureOptions::new(place, rank, 2).quorum_id(quorum))
             })
             .collect();
@@ -93,7 +100,7 @@ fn addresses_of_ipv6_and_of_web_sockets_lead_to_the_store() {
     let members: Vec<Member> = (0..2).map(|_| Member::newcomer()).collect();
     let all: Vec<&Member> = members.iter().collect();
     configure(&format!("[::1]:{}/p/q", six.port()), &all);
-    configure(&format!("ws://127.0.0.1:{}/p/q", four.port()), &all);
+    configure(&format!("ws://127.0.0.1:{}/p/r", four.port()), &all);
     // One may come over TCP, and another over a WebSocket.
     let places = [address(&four, "r"), format!("ws://127.0.0.1:{}/r", four.port())];
     let called: Vec<_> = (0..)
@@ -162,8 +169,14 @@ fn ranks_that_come_twice_and_sizes_that_differ_are_told() {
             .zip(options)
             .map(|(member, options)| call(member, options.timeout(SHORT * 4)))
             .collect();
-        let errors: Vec<_> = called.into_iter().map(|it| it.recv().unwrap().unwrap_err()).collect();
-        assert!(errors.iter().any(|it| matches!(it, Error::Rendezvous { .. })), "{errors:?}");
+        for ended in called {
+            let error = ended.recv().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Rendezvous { .. }), "{error:?}");
+            let text = error.to_string();
+            let said = ["rank 0 came twice: two processes", "with world size "]
+                [usize::from(prefix != "twice")];
+            assert!(text.starts_with("configure (127.0.0.1:") && text.contains(said), "{text}");
+        }
     }
     configure(&address(&server, "all"), &members.iter().collect::<Vec<_>>());
 }
@@ -188,7 +201,7 @@ fn an_abort_ends_the_wait_for_the_others() {
         .map(|(rank, member)| call(member, ConfigureOptions::new(address(&server, "x"), rank, 3)))
         .collect();
     // They are there as soon as they wait.
-    let handles = [0, 1].map(|rank| format!("x/polyrank/configure/handle/{rank}"));
+    let handles = [0, 1].map(|rank| format!("x/{}", handle_key(rank)));
     server.wait(&[&handles[0], &handles[1]], None).unwrap();
     group.abort();
     let [told, aborted] = [0, 1].map(|at: usize| called[at].recv().unwrap().unwrap_err());
@@ -196,4 +209,71 @@ fn an_abort_ends_the_wait_for_the_others() {
     assert!(matches!(told, Error::Rendezvous { .. }), "{told:?}");
     assert!(told.to_string().contains("rank 1 does not come: "), "{told}");
     configure(&address(&server, "y"), &members.iter().collect::<Vec<_>>());
+}
+
+/// Descriptors of this process.
+#[cfg(target_os = "linux")]
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Runs alone: others open descriptors, too.
+#[test]
+#[cfg(target_os = "linux")]
+fn calls_that_fail_leave_nothing_open() {
+    let test = "calls_that_fail_leave_nothing_open";
+    let ended = bare_processes(test, 1, || {
+        let server = server();
+        let members: Vec<Member> = (0..2).map(|_| Member::newcomer()).collect();
+        let all: Vec<&Member> = members.iter().collect();
+        let mut first = None;
+        for round in 0..12 {
+            configure(&address(&server, &format!("good {round}")), &all);
+            let place = address(&server, &format!("bad {round}"));
+            let called = [0, 1].map(|rank: u32| {
+                let options = ConfigureOptions::new(&*place, rank, 3);
+                call(&members[rank as usize], options.timeout(Duration::from_millis(50)))
+            });
+            called.into_iter().for_each(|ended| drop(ended.recv().unwrap().unwrap_err()));
+            // What the first rounds open stays.
+            if round == 2 {
+                first = Some(descriptors());
+            }
+        }
+        let (first, last) = (first.unwrap(), descriptors());
+        assert!(last <= first + 4, "{first} descriptors, then {last}");
+    });
+    all_went_well(&ended);
+}
+
+#[test]
+fn a_member_that_is_killed_while_others_are_waited_for_ends_it_for_all() {
+    let test = "a_member_that_is_killed_while_others_are_waited_for_ends_it_for_all";
+    let ended = bare_processes(test, 3, || {
+        let number = |name: &str| std::env::var(name).unwrap().parse::<u32>().unwrap();
+        let (rank, port) = (number("RANK"), number("MASTER_PORT") as u16);
+        let options = TcpStoreOptions::new("127.0.0.1", port).is_master(rank == 2);
+        let store = TcpStore::new(options.wait_for_workers(false)).unwrap();
+        if rank == 2 {
+            // It serves the store, and does not come.
+            store.wait(&["told"], None).unwrap();
+            return;
+        }
+        if rank == 1 {
+            let own = store.clone_store().unwrap();
+            std::thread::spawn(move || {
+                let here = [0, 1].map(|rank| format!("x/{}", handle_key(rank)));
+                own.wait(&[&here[0], &here[1]], None).unwrap();
+                die();
+            });
+        }
+        let member = Member::newcomer();
+        let options = ConfigureOptions::new(format!("127.0.0.1:{port}/x"), rank, 3).timeout(LIMIT);
+        let error = call(&member, options).recv().unwrap().unwrap_err();
+        report(&error);
+        assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error:?}");
+        store.set("told", b"").unwrap();
+    });
+    assert_eq!(ended[0].code, Some(0), "{}", ended[0].output);
+    assert!(ended[0].printed[0].contains("rank 1 came, and its process is gone"));
 }

@@ -1131,7 +1131,7 @@ impl ProcessGroup {
     /// Replaces the members of this group by those that call this with the same store, prefix and
     /// world size, each with its rank: torchft's `configure`. The group stays the same object, with
     /// another rank and size; what is in flight fails, with `ReconfiguredError`, before they meet. The
-    /// store serves while they meet, and is not needed afterwards.
+    /// store serves while they meet, and is not needed afterwards, unless a page is among them.
     ///
     /// A call that failed leaves the group without members; it can be configured again, under another
     /// prefix. Whoever exchanges handles in another way than through a store calls `reconfigure`.
@@ -1149,7 +1149,7 @@ impl ProcessGroup {
     /// - `configure(store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int? = None, group_rank: int? = None, group_world_size: int? = None, global_ranks: Sequence[int]? = None)`
     /// - `configure(store_addr: str, rank: int, world_size: int)`
     ///
-    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
+    /// Raises `AbortedError`, `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
     #[pyo3(name = "configure", signature = (*positional, **keywords))]
     fn py_configure<'py>(
         slf: &Bound<'py, Self>,

@@ -153,6 +153,10 @@ impl Invocation {
             Some(Run::Now(run)) => run(self),
             Some(Run::Later(run)) => {
                 let origin = std::mem::take(&mut self.origin);
+                #[cfg(feature = "tcp")]
+                if let Some(call) = super::store_waits::waiting_call(&self) {
+                    return Box::pin(call.of(origin.apply_to(run(self))));
+                }
                 return origin.apply_to(run(self));
             }
             None => Err(unsupported(self.path())),
@@ -289,6 +293,12 @@ impl Invocation {
     /// Whether it may wait for other ranks or for a store.
     pub fn waits(&self) -> bool {
         self.entry.waits
+    }
+
+    /// The name of its entry.
+    #[cfg(feature = "tcp")]
+    pub(super) fn key(&self) -> &'static str {
+        self.entry.key
     }
 
     /// The method, for messages.

@@ -23,6 +23,8 @@ mod request;
 pub(crate) mod resolve;
 mod settings;
 pub mod staged;
+#[cfg(feature = "tcp")]
+mod store_waits;
 mod tensor_roles;
 mod value;
 

@@ -8,7 +8,6 @@ use crate::blocking::block_on;
 #[cfg(feature = "tcp")]
 use crate::blocking::unblock;
 use crate::generated::error::{Error, Result};
-use crate::store::url::Url;
 use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
 #[cfg(feature = "tcp")]
 use crate::store::{TcpStore, TcpStoreOptions};
@@ -34,8 +33,8 @@ pub(crate) struct StoreAddress<'a> {
 enum Server<'a> {
     /// A host and a port.
     Tcp(&'a str, u16),
-    /// The URL of a WebSocket, and its port.
-    Url(String, u16),
+    /// The URL of a WebSocket.
+    Url(String),
 }
 
 /// A client of the store at an address.
@@ -53,9 +52,9 @@ impl<'a> StoreAddress<'a> {
     /// # Errors
     /// [`Error::InvalidArgument`] for another form.
     pub(crate) fn parse(address: &'a str) -> Result<StoreAddress<'a>> {
-        let read = match Url::parse(address) {
-            Some(url) => StoreAddress::of_url(&url),
-            None => StoreAddress::of_host(address),
+        let read = match address.split_once("://") {
+            Some((scheme @ ("ws" | "wss"), rest)) => StoreAddress::of_url(scheme, rest),
+            _ => StoreAddress::of_host(address),
         };
         read.ok_or_else(|| {
             let message = format!(
@@ -66,18 +65,10 @@ impl<'a> StoreAddress<'a> {
         })
     }
 
-    fn of_url(url: &Url<'a>) -> Option<StoreAddress<'a>> {
-        let is_web_socket = ["ws", "wss"].contains(&url.scheme);
-        if !is_web_socket || url.host_and_port().0.is_empty() {
-            return None;
-        }
-        let port = match url.host_and_port().1 {
-            Some(port) => port.parse().ok()?,
-            None if url.scheme == "ws" => 80,
-            None => 443,
-        };
-        let server = Server::Url(format!("{}://{}", url.scheme, url.authority), port);
-        Some(StoreAddress { server, prefix: url.path.trim_start_matches('/') })
+    fn of_url(scheme: &str, rest: &'a str) -> Option<StoreAddress<'a>> {
+        let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let server = Server::Url(format!("{scheme}://{host}"));
+        (!host.is_empty()).then_some(StoreAddress { server, prefix })
     }
 
     fn of_host(address: &'a str) -> Option<StoreAddress<'a>> {
@@ -87,18 +78,11 @@ impl<'a> StoreAddress<'a> {
         Some(StoreAddress { server, prefix })
     }
 
-    /// The port of its server.
-    pub(crate) fn port(&self) -> u16 {
-        match &self.server {
-            Server::Tcp(_, port) | Server::Url(_, port) => *port,
-        }
-    }
-
     /// A client of its server, which knows nothing of the prefix.
     pub(crate) async fn connect(&self, timeout: Duration) -> Result<StoreClient> {
         match &self.server {
             Server::Tcp(host, port) => connect_tcp(host, *port, timeout).await,
-            Server::Url(url, _) => connect_web_socket(url.clone(), timeout).await,
+            Server::Url(url) => connect_web_socket(url.clone(), timeout).await,
         }
     }
 

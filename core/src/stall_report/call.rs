@@ -11,6 +11,13 @@ use super::{PublishedStall, ReportedWait, StallReport};
 use crate::context::{self, within_async};
 use crate::env::variable;
 
+/// What the program waits for, by the names that it knows.
+pub(crate) struct AwaitedNames {
+    pub(crate) names: Vec<String>,
+    /// How it is said that some of them have not come.
+    pub(crate) missing: fn(&str) -> String,
+}
+
 /// A call in which a rank waits.
 pub(crate) struct WaitingCall {
     /// "monitored_barrier of group dp".
@@ -19,6 +26,8 @@ pub(crate) struct WaitingCall {
     group: String,
     /// This rank, as a global rank; none where it is not known yet.
     rank: Option<u32>,
+    /// None where it waits for no such thing.
+    names: Option<AwaitedNames>,
     wait: Mutex<ReportedWait>,
 }
 
@@ -30,7 +39,7 @@ impl WaitingCall {
     /// One that begins now.
     pub(crate) fn new(subject: String, group: &str, rank: Option<u32>) -> WaitingCall {
         let wait = Mutex::new(ReportedWait::new());
-        WaitingCall { subject, group: group.to_owned(), rank, wait }
+        WaitingCall { subject, group: group.to_owned(), rank, names: None, wait }
     }
 
     /// One of which nothing is known but that this process waits; its rank, as it is alone in it,
@@ -45,7 +54,20 @@ impl WaitingCall {
     /// One of which nothing is ever said: whoever calls has words of its own for what it waits for.
     pub(crate) fn unsaid() -> WaitingCall {
         let wait = Mutex::new(ReportedWait::after(None));
-        WaitingCall { subject: String::new(), group: String::new(), rank: None, wait }
+        let (subject, group) = (String::new(), String::new());
+        WaitingCall { subject, group, rank: None, names: None, wait }
+    }
+
+    /// As [`WaitingCall::of_process`], in which the program waits for what has these names.
+    pub(crate) fn of_names(subject: String, names: AwaitedNames) -> WaitingCall {
+        let mut call = WaitingCall::of_process(subject);
+        call.names = Some(names);
+        call
+    }
+
+    /// What the program waits for, if it has names.
+    pub(crate) fn names(&self) -> Option<&AwaitedNames> {
+        self.names.as_ref()
     }
 
     /// The outermost that this thread is in: the one that the program has called.
@@ -106,7 +128,7 @@ impl WaitingCall {
             ..StallReport::default()
         };
         let report = self.wait().counted(report);
-        // Whoever listens may make requests of its own within this call: nothing is locked.
+        // Whoever listens may wait within this call: what it holds is not locked.
         say(&text);
         let published = PublishedStall::new(report);
         let former = self.wait().note(published);

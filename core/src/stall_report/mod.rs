@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::variable;
 use crate::process_mutex::ProcessMutex;
 use crate::whole_file;
-pub(crate) use call::WaitingCall;
+pub(crate) use call::{AwaitedNames, WaitingCall};
 pub(crate) use said::{MAX_STALL, ReportedWait, say_aloud, seconds};
 pub use said::{stall_limit, taken_back};
 

@@ -1,103 +1,98 @@
-//! Says which keys are not there, where the program waits for nothing but those. Knows no store.
+//! What the program waits for in a store, and which of that has not come. Only calls of the program
+//! itself are told of: what the library waits for has words of its own. Knows no store.
 
+#[cfg(feature = "tcp")]
+use super::StoreRequest;
 #[cfg(feature = "tcp")]
 use super::silence::does_not_answer;
 #[cfg(feature = "tcp")]
-use crate::stall_report::WaitingCall;
+use crate::stall_report::{AwaitedNames, WaitingCall};
 
 /// Most keys that a sentence names.
 #[cfg(feature = "tcp")]
 const MAX_NAMED: usize = 4;
 
-/// What a client waits for.
-#[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nobody says what is missing"))]
-pub(super) enum Awaited<'a> {
-    /// These keys.
-    Keys(&'a [&'a str]),
-    /// That all have come to this barrier.
-    Barrier(&'a str),
-}
-
-/// What a look at the store finds meanwhile.
+/// What a look at the store finds, while the program waits.
 #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nobody says what is missing"))]
 pub(super) enum Found {
-    /// Those that are not there, of those that are waited for.
-    Missing(Vec<String>),
+    /// The positions of the keys that have not come, among those that are waited for.
+    Missing(Vec<usize>),
     /// The store does not answer.
     Silence,
     /// It could not be found out.
     Nothing,
 }
 
-/// A wait for keys, in which the program may be by that alone.
-pub(super) struct AwaitedKeys<'a> {
-    #[cfg_attr(not(feature = "tcp"), expect(dead_code, reason = "nobody says what is missing"))]
-    what: Awaited<'a>,
-    #[cfg(feature = "tcp")]
-    long: Option<LongWait>,
+/// The call in which the program waits for what `request` waits for in `store`, by the keys that it
+/// knows; none for a request that waits for nothing.
+#[cfg(feature = "tcp")]
+pub(crate) fn waiting_call(request: &StoreRequest<'_>, store: &str) -> Option<WaitingCall> {
+    let key = request.key();
+    let keys = request.keys().unwrap_or(key.as_slice());
+    let (does, missing): (String, fn(&str) -> String) = match request {
+        StoreRequest::Get { .. } | StoreRequest::Wait { .. } | StoreRequest::MultiGet { .. } => {
+            (format!("needs {}", named(keys)), |keys| format!("nobody has set {keys}"))
+        }
+        StoreRequest::QueuePop { block: true, .. } => {
+            let what = format!("needs an element of the queue {}", named(keys));
+            (what, |keys| format!("nobody has pushed one to {keys}"))
+        }
+        StoreRequest::Barrier { .. } => {
+            (format!("is at the barrier {}", named(keys)), |_| "not all have come".to_owned())
+        }
+        _ => return None,
+    };
+    // Whether a barrier's key is there says nothing.
+    let named = keys.iter().filter(|_| !matches!(request, StoreRequest::Barrier { .. }));
+    let names = AwaitedNames { names: named.map(|&key| key.to_owned()).collect(), missing };
+    Some(WaitingCall::of_names(format!("a client of {store} that {does}"), names))
 }
 
-impl<'a> AwaitedKeys<'a> {
-    /// The wait for `what`.
-    pub(super) fn of(what: Awaited<'a>) -> AwaitedKeys<'a> {
-        AwaitedKeys {
-            what,
-            #[cfg(feature = "tcp")]
-            long: None,
-        }
+/// What a store is called: "the store at 10.0.0.1:29500".
+#[cfg(feature = "tcp")]
+pub(crate) fn store_name(store: &dyn super::Store) -> String {
+    match store.server_address() {
+        Some(address) => format!("the store at {address}"),
+        None => store.description(),
     }
 }
 
-/// One that was not over at once.
+/// Whether it is to be said now what has not come that the program waits for: true once each time.
 #[cfg(feature = "tcp")]
-struct LongWait {
-    store: String,
-    /// None if it is a part of another call, which has words of its own.
-    call: Option<WaitingCall>,
+pub(super) fn is_due() -> bool {
+    WaitingCall::present().is_some_and(|call| call.names().is_some() && call.is_due())
 }
 
+/// Says what was found. The name of the `store` is such as "the store at 10.0.0.1:29500".
 #[cfg(feature = "tcp")]
-impl AwaitedKeys<'_> {
-    /// Says what `find` finds, if the wait is long, and after twice as long again. The name of the
-    /// `store` is such as "the store at 10.0.0.1:29500".
-    pub(super) fn look(&mut self, store: impl FnOnce() -> String, find: impl FnOnce() -> Found) {
-        let wait = self.long.get_or_insert_with(|| LongWait::begin(store(), self.what));
-        let Some(call) = wait.call.as_ref().filter(|call| call.is_due()) else { return };
-        // Of a store that does not answer, it is said here.
-        match (self.what, WaitingCall::unsaid().run(find)) {
-            (_, Found::Silence) => call.say(&does_not_answer(&wait.store)),
-            (Awaited::Barrier(_), _) => call.say("not all have come"),
-            (Awaited::Keys(_), Found::Nothing) => call.say("not all of that is there"),
-            // It has come just now.
-            (Awaited::Keys(_), Found::Missing(keys)) if keys.is_empty() => {}
-            (Awaited::Keys(_), Found::Missing(keys)) => {
-                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-                call.say(&format!("nobody has set {}", named(&keys)));
-            }
+pub(super) fn say(found: &Found, store: &str) {
+    let Some(call) = WaitingCall::present() else { return };
+    let Some(AwaitedNames { names, missing }) = call.names() else { return };
+    let what = match found {
+        Found::Silence => does_not_answer(store),
+        _ if names.is_empty() => missing(""),
+        Found::Nothing => "it could not be found out what has not come".to_owned(),
+        // It has come just now.
+        Found::Missing(positions) if positions.is_empty() => return,
+        Found::Missing(positions) => {
+            let names = positions.iter().filter_map(|&at| names.get(at));
+            missing(&named(&names.map(String::as_str).collect::<Vec<_>>()))
         }
-    }
+    };
+    call.say(&what);
 }
 
+/// Says what `find` finds, if the program waits for long, and after twice as long again.
 #[cfg(feature = "tcp")]
-impl LongWait {
-    fn begin(store: String, what: Awaited<'_>) -> LongWait {
-        let does = match what {
-            Awaited::Keys(keys) => format!("needs {}", named(keys)),
-            Awaited::Barrier(key) => format!("is at the barrier {}", named(&[key])),
-        };
-        let is_own = WaitingCall::present().is_none();
-        let call =
-            is_own.then(|| WaitingCall::of_process(format!("a client of {store} that {does}")));
-        LongWait { store, call }
+pub(super) fn look(store: impl FnOnce() -> String, find: impl FnOnce() -> Found) {
+    if is_due() {
+        say(&find(), &store());
     }
 }
 
 /// Where nobody says what is missing.
 #[cfg(not(feature = "tcp"))]
-impl AwaitedKeys<'_> {
-    pub(super) fn look(&mut self, _: impl FnOnce() -> String, _: impl FnOnce() -> Found) {}
-}
+pub(super) fn look(_: impl FnOnce() -> String, _: impl FnOnce() -> Found) {}
 
 /// "'a', 'b' and 3 more keys".
 #[cfg(feature = "tcp")]

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+use super::awaited_keys::{store_name, waiting_call};
 use super::request::perform;
 use super::{
     Bound, DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, elsewhere, interrupt_when,
@@ -127,7 +129,12 @@ impl GroupStore {
     fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
         let key = request.key();
         let keys = request.keys().unwrap_or(key.as_slice());
-        self.run(keys, |store| perform(store, request))
+        let run = || self.run(keys, |store| perform(store, request));
+        #[cfg(feature = "tcp")]
+        if let Some(call) = waiting_call(&request, &store_name(self)) {
+            return call.run(run);
+        }
+        run()
     }
 
     fn run<T>(&self, keys: &[&str], run: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {

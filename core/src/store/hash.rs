@@ -8,7 +8,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::awaited_keys::{Awaited, AwaitedKeys, Found};
+use super::awaited_keys::{self, Found};
 use super::deadline::{Deadline, SLICE, WaitError};
 use super::table::{Refusal, Table};
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
@@ -99,12 +99,11 @@ impl HashStore {
         // The clock is not read when there is nothing to wait for.
         let deadline = Deadline::after(timeout);
         let mut watcher = Watcher::new(self, &Waker::from(Arc::new(ParkedThread::here())));
-        let mut wait = AwaitedKeys::of(Awaited::Keys(keys));
         loop {
             if let Some(done) = watcher.look(&mut ready) {
                 return Ok(done);
             }
-            wait.look(|| "a HashStore".to_owned(), || self.missing(keys));
+            awaited_keys::look(|| self.description(), || self.missing(keys));
             let slice = deadline.slice(SLICE);
             let slice = slice.map_err(|why| expired(why, "wait", keys, &deadline))?;
             std::thread::park_timeout(slice);
@@ -114,8 +113,7 @@ impl HashStore {
     /// Those of `keys` that are not there.
     fn missing(&self, keys: &[&str]) -> Found {
         let state = self.state();
-        let is_missing = |key: &&&str| !state.table.has(key.as_bytes());
-        Found::Missing(keys.iter().filter(is_missing).map(|&key| key.to_owned()).collect())
+        Found::Missing(state.table.missing(keys))
     }
 
     /// As [`HashStore::wait_until`], without blocking.

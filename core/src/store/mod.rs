@@ -41,6 +41,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+pub(crate) use awaited_keys::{store_name, waiting_call};
 #[doc(hidden)]
 pub use bound::Bound;
 pub(crate) use deadline::{Deadline, WaitError};

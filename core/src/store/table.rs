@@ -94,6 +94,17 @@ impl Table {
         self.values.contains_key(key) || self.has_queued(key)
     }
 
+    /// The positions of those of `keys` that are not there. A value is no element of a queue: of
+    /// one key that is waited for although it has a value, the queue has none.
+    pub(crate) fn missing(&self, keys: &[&str]) -> Vec<usize> {
+        let is_alone = keys.len() == 1;
+        let is_missing = |key: &str| match is_alone {
+            true => !self.has_queued(key.as_bytes()) || !self.has(key.as_bytes()),
+            false => !self.has(key.as_bytes()),
+        };
+        (0..).zip(keys).filter(|(_, key)| is_missing(key)).map(|(at, _)| at).collect()
+    }
+
     /// Whether the queue `key` has an element.
     pub(crate) fn has_queued(&self, key: &[u8]) -> bool {
         self.queues.contains_key(key)

@@ -148,5 +148,8 @@ pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> 
         StoreClient::Tcp(store) => StoreObject::from(store),
         StoreClient::WebSocket { store, url } => StoreObject::web_socket(store, url),
     };
-    StoreObject::under(address.prefix, Object::Store(client))?.into_answer()
+    match address.prefix {
+        "" => client.into_answer(),
+        prefix => StoreObject::under(prefix, Object::Store(client))?.into_answer(),
+    }
 }

@@ -1,28 +1,21 @@
 //! torchft's way to replace the members of a group: each process is told where they meet and which
-//! rank it has, and they learn one another's handles there. The rest is `reconfigure`. Knows
-//! neither transports nor how members are connected.
+//! rank it has, and they learn one another's handles there (`exchange.rs`). The rest is
+//! `reconfigure`. Knows neither transports nor how members are connected.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::handle::Handle;
+use super::exchange::Exchange;
 use super::meeting::Meeting;
 use super::unless_aborted::unless_aborted;
-use super::{CallName, MAX_MEMBERS, Reconfiguration, Turn, digest, members};
+use super::{CallName, MAX_MEMBERS, Reconfiguration, Turn, digest};
 use crate::backend::memberless::Memberless;
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::fnv::Fnv;
 use crate::generated::error::{Error, Result};
 use crate::process_group::ProcessGroup;
-use crate::rendezvous::{self, StoreAddress};
-use crate::store::Store;
-
-/// The name under which members meet, whatever each calls the group.
-const MEETING: &str = "configure";
-
-/// How long a process that gives up may take to tell the others.
-const TELLING_LIMIT: Duration = Duration::from_millis(500);
+use crate::rendezvous::StoreAddress;
 
 /// The members of a group from now on, and where they meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,13 +80,10 @@ impl ConfigureOptions {
     }
 
     /// What all members have in common that meet under this prefix, and no other call has. Each may
-    /// know the host by another name.
+    /// know the store by another name.
     fn number(&self, address: &StoreAddress<'_>) -> i64 {
         let mut hash = Fnv::new();
-        hash.bytes(self.quorum_id.unwrap_or(-1).to_le_bytes());
-        hash.bytes(self.world_size.to_le_bytes());
-        hash.bytes(address.port().to_le_bytes());
-        hash.bytes(address.prefix.bytes());
+        hash.bytes(format!("{:?}/{}", self.quorum_id, address.prefix).bytes());
         // A number that a program chooses is seldom so large.
         (hash.value() >> 1 | 1 << 62) as i64
     }
@@ -114,17 +104,18 @@ impl ProcessGroup {
     /// Replaces the members of this group by those that call this with the same store, prefix and
     /// world size, each with its rank: torchft's `configure`. What is in flight fails before they
     /// meet, with [`Error::Reconfigured`]. The store serves while they meet, and is not needed
-    /// afterwards.
+    /// afterwards, unless a page is among them.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank that does not exist, or an address whose prefix was
     /// used before, and [`Error::Unsupported`] for a group that cannot be reconfigured: then
     /// nothing has changed.
     ///
-    /// [`Error::Network`] if the store cannot be reached; [`Error::RendezvousTimeout`] naming those
-    /// that did not come in time; [`Error::Rendezvous`] if a rank came twice, or world sizes
-    /// differ; [`Error::RankFailed`] if a member is gone. Then the group has no members, and may be
-    /// configured again, under another prefix.
+    /// [`Error::Network`] if the store cannot be reached, or does not answer; [`Error::RendezvousTimeout`] naming those
+    /// that did not come in time; [`Error::Rendezvous`] if a rank came twice, or gave up, or world
+    /// sizes differ; [`Error::RankFailed`] if a member is gone; [`Error::Aborted`] if the group was
+    /// aborted meanwhile. Then the group has no members, and may be configured again, under another
+    /// prefix.
     pub fn configure(&self, options: ConfigureOptions) -> Result<()> {
         block_on(self.configure_async(options))
     }
@@ -137,25 +128,37 @@ impl ProcessGroup {
         let address = options.check()?;
         self.unless_left()?;
         self.require_reconfigure("configure")?;
-        let call = CallName::Configure(&options.store_addr);
+        let call = CallName::configure(&options.store_addr);
         let (uuid, began) = (options.number(&address), Instant::now());
-        let turn = Turn::begin(self, uuid, call)?;
+        let turn = Turn::begin(self, uuid, &call)?;
         let former = self.inner.origins.as_ref().map(|origins| origins.digest);
-        let rank = (self.size() > 0).then(|| self.rank());
-        let (memberless, closing) = self.retire_members(&call.during());
+        let former_rank = (self.size() > 0).then(|| self.rank());
+        let (memberless, closing) = self.retire_members(&call.during);
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
-        let (group, place) = (self, (options.rank, options.world_size));
-        let exchange = Exchange { group, address: &address, place, uuid, timeout, began };
-        let (handles, rank) = match exchange.run(&memberless, rank).await {
-            Ok(met) => met,
-            Err(error) => {
-                memberless.explain(&call.to_string(), &error);
-                return Err(error);
+        let (group, place, quorum_id) =
+            (self, (options.rank, options.world_size), options.quorum_id);
+        let (address, store) = (&address, OnceLock::new());
+        let exchange =
+            Exchange { group, call: &call, address, place, quorum_id, timeout, began, store };
+        let mut unfinished = Unfinished { exchange: Some(&exchange), memberless: &memberless };
+        let met = async {
+            for closing in closing {
+                closing.await?;
             }
+            // Neither the number nor the handle serves again, however it ends.
+            exchange.run(former_rank, || self.inner.site.use_up(uuid)).await
         };
-        let (digest, timeout) = (digest(uuid, &handles), exchange.left());
-        let meeting = Meeting { uuid, digest, handles, rank, timeout, former };
-        Reconfiguration { turn, meeting, memberless, closing }.run().await?;
+        let met = unless_aborted(&memberless, met).await;
+        unfinished.exchange = None;
+        let met = match memberless.aborted() {
+            Some(why) => Err(exchange.aborted(why).await),
+            None => met,
+        };
+        let handles = met.inspect_err(|error| memberless.explain(&call.shown, error))?;
+        let (digest, timeout, rank) = (digest(uuid, &handles), exchange.left(), options.rank);
+        let meeting = Meeting { call: call.clone(), uuid, digest, handles, rank, timeout, former };
+        let memberless = memberless.clone();
+        Reconfiguration { turn, meeting, memberless, closing: Vec::new() }.run().await?;
         let ConfigureOptions { rank, world_size, store_addr, .. } = &options;
         tracing::info!(
             group = self.group_name(),
@@ -170,96 +173,17 @@ impl ProcessGroup {
     }
 }
 
-/// How the members learn one another's handles.
-struct Exchange<'a> {
-    group: &'a ProcessGroup,
-    address: &'a StoreAddress<'a>,
-    /// The rank of this process, and how many they are.
-    place: (u32, u32),
-    uuid: i64,
-    timeout: Duration,
-    began: Instant,
+/// A call whose members have not met; dropped as such if the program gives it up.
+struct Unfinished<'a> {
+    exchange: Option<&'a Exchange<'a>>,
+    memberless: &'a Memberless,
 }
 
-impl Exchange<'_> {
-    /// The members by their new ranks, and that of this process, which had the rank `former` before.
-    async fn run(
-        &self,
-        memberless: &Arc<Memberless>,
-        former: Option<u32>,
-    ) -> Result<(Vec<Handle>, u32)> {
-        let store = OnceLock::new();
-        let met = unless_aborted(memberless, self.meet(former, &store)).await;
-        if let Some(why) = memberless.aborted() {
-            return Err(self.aborted(why, store.get()).await);
-        }
-        let (ours, texts) = met?;
-        let (handles, rank) = members(&texts, true, &ours)?;
-        let (expected, size) = self.place;
-        if rank == expected {
-            return Ok((handles, rank));
-        }
-        // Whoever wrote it was told the same rank and came at another time.
-        let message = format!(
-            "configure: the handle of this process, rank {expected} of {size}, stands at rank \
-             {rank}; was the prefix of the store's address used before?"
-        );
-        Err(Error::Rendezvous { message })
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let Some(exchange) = self.exchange else { return };
+        let message = "the call was given up".to_owned();
+        self.memberless.explain(&exchange.call.shown, &Error::Rendezvous { message });
+        exchange.given_up();
     }
-
-    /// Tells the others, if they can be reached at once, that this process does not come; the error.
-    async fn aborted(&self, why: String, store: Option<&Arc<dyn Store>>) -> Error {
-        let (rank, group) = (self.place.0, self.group.group_name().to_owned());
-        if let Some(store) = store {
-            store.set_timeout(TELLING_LIMIT);
-            let message = format!("rank {rank} does not come: {why}");
-            let _ = rendezvous::end_join(&**store, MEETING, &message).await;
-        }
-        let collective = "configure".to_owned();
-        Error::Aborted { group, rank, why, collective, sequence: 0 }
-    }
-
-    /// This process's handle, and those of all members by rank; `opened` is where they meet.
-    async fn meet(
-        &self,
-        former: Option<u32>,
-        opened: &OnceLock<Arc<dyn Store>>,
-    ) -> Result<(Handle, Vec<String>)> {
-        let (rank, world_size) = self.place;
-        let store = self.address.open(self.timeout).await?;
-        let store = opened.get_or_init(|| store);
-        let site = &self.group.inner.site;
-        let ours = site.handle(self.group.group_name(), former, &**store)?;
-        // Neither the number nor the handle serves again, however it ends.
-        site.use_up(self.uuid);
-        let key = |rank: u32| format!("polyrank/{MEETING}/handle/{rank}");
-        store.set_async(&key(rank), ours.to_string().as_bytes()).await?;
-        rendezvous::join_async(&**store, MEETING, rank, world_size, self.left()).await?;
-        let keys: Vec<String> = (0..world_size).map(key).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let told = multi_get(&**store, &keys).await?;
-        let texts = told.iter().map(|text| String::from_utf8_lossy(text).into_owned());
-        Ok((ours, texts.collect()))
-    }
-
-    /// What is left of the time; zero if there is no limit.
-    fn left(&self) -> Duration {
-        if self.timeout.is_zero() {
-            return Duration::ZERO;
-        }
-        let left = self.timeout.saturating_sub(self.began.elapsed());
-        left.max(Duration::from_millis(1))
-    }
-}
-
-/// The values of `keys`, which are there.
-async fn multi_get(store: &dyn Store, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-    if store.has_extended_api() {
-        return store.multi_get_async(keys).await;
-    }
-    let mut values = Vec::new();
-    for key in keys {
-        values.push(store.get_async(key).await?);
-    }
-    Ok(values)
 }

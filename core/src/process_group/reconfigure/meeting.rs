@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::CallName;
 use super::handle::Handle;
 use super::observer::{MemberObserver, gone_text};
 use super::survivor_call;
@@ -42,6 +43,7 @@ const ENDED: &str = "ended";
 
 /// Who meets, and for how long.
 pub(super) struct Meeting {
+    pub(super) call: CallName,
     pub(super) uuid: i64,
     /// Of the number and the handles.
     pub(super) digest: u64,
@@ -162,7 +164,8 @@ impl Meeting {
     /// Tells the others, if they can be reached at once, that this process gave up before it met
     /// them.
     async fn tell_of_abort(&self, group: &ProcessGroup, why: &str) {
-        let brief = Meeting { handles: self.handles.clone(), timeout: TELLING_LIMIT, ..*self };
+        let (call, handles) = (self.call.clone(), self.handles.clone());
+        let brief = Meeting { call, handles, timeout: TELLING_LIMIT, ..*self };
         let Ok(found) = brief.open(group).await else { return };
         let message = format!("rank {} does not come: {why}", self.rank);
         if self.claim(group, &*found).await.is_ok() {
@@ -296,9 +299,9 @@ impl Meeting {
     fn is_silent(&self, group: &ProcessGroup, place: &str) -> Error {
         let eldest = self.eldest();
         let message = format!(
-            "reconfigure (uuid {}) of group '{}' on rank {}: rank {eldest}, where the members \
-             meet, did not answer at {place} within {} ms",
-            self.uuid,
+            "{} of group '{}' on rank {}: rank {eldest}, where the members meet, did not answer \
+             at {place} within {} ms",
+            self.call,
             group.group_name(),
             self.rank,
             self.timeout.as_millis() as u64
@@ -361,16 +364,14 @@ impl Meeting {
         let ended = claim.strip_prefix(ENDED)?.strip_prefix(' ')?;
         let ended = ended.strip_prefix(self.own_claim().as_str())?.strip_prefix(' ')?;
         let (kind, why) = ended.split_once(' ').unwrap_or((ended, ""));
-        let (rank, uuid) = (self.rank, self.uuid);
-        let message = format!(
-            "rank {rank} came to reconfigure (uuid {uuid}) after the others had given up: {why}"
-        );
+        let (rank, call) = (self.rank, &self.call);
+        let message = format!("rank {rank} came to {call} after the others had given up: {why}");
         Some(match kind.parse() {
             Ok(rank) => Error::RankFailed {
                 group: group.group_name().to_owned(),
                 rank,
                 why: message,
-                collective: "reconfigure".to_owned(),
+                collective: self.call.function.to_owned(),
                 sequence: 0,
             },
             Err(_) if kind == "late" => rendezvous::timed_out(rank, vec![rank], message),
@@ -397,12 +398,12 @@ impl Meeting {
         let mut parts = theirs.split(' ');
         let (digest, size) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("other"));
         let message = format!(
-            "reconfigure: members disagree on who they are: rank {} of {} has another list of \
-             handles, or another order, for uuid {} than the member that came first, which has \
-             {size} handles",
+            "{}: members disagree on who they are: rank {} of {} has another list of handles, or \
+             another order, for {} than the member that came first, which has {size} handles",
+            self.call.function,
             self.rank,
             self.size(),
-            self.uuid
+            self.call.number
         );
         if let Ok(digest) = u64::from_str_radix(digest, 16) {
             let prefix = format!("{}/{}", scope(digest), keys_of_group(MEETING));
@@ -453,7 +454,7 @@ impl Meeting {
 
     /// What the call ends with if this process gives up.
     pub(super) fn aborted(&self, group: &ProcessGroup, why: String) -> Error {
-        let (group, collective) = (group.group_name().to_owned(), "reconfigure".to_owned());
+        let (group, collective) = (group.group_name().to_owned(), self.call.function.to_owned());
         Error::Aborted { group, rank: self.rank, why, collective, sequence: 0 }
     }
 
@@ -462,7 +463,7 @@ impl Meeting {
             group: group.group_name().to_owned(),
             rank,
             why: gone_text(rank, &self.handles[rank as usize].place),
-            collective: "reconfigure".to_owned(),
+            collective: self.call.function.to_owned(),
             sequence: 0,
         }
     }
@@ -492,8 +493,8 @@ impl Meeting {
                 });
                 let places: Vec<String> = places.take(8).collect();
                 let message = format!(
-                    "reconfigure (uuid {}) of group '{}' on rank {}: {} ({})",
-                    self.uuid,
+                    "{} of group '{}' on rank {}: {} ({})",
+                    self.call,
                     group.group_name(),
                     self.rank,
                     named(message),

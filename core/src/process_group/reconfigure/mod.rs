@@ -36,6 +36,7 @@
 
 mod agreement;
 mod configure;
+mod exchange;
 mod handle;
 mod meeting;
 mod observer;
@@ -172,15 +173,16 @@ impl ProcessGroup {
         let ours = self.own_handle()?;
         let ReconfigureOptions { uuid, handles, ordered, timeout, hints } = options;
         let hints = hints.map(|hints| hints.checked("reconfigure")).transpose()?;
-        let (handles, rank) = members(&handles, ordered, &ours)?;
-        let call = CallName::Reconfigure(uuid);
-        let turn = Turn::begin(self, uuid, call)?;
+        let (handles, rank) = members("reconfigure", &handles, ordered, &ours)?;
+        let call = CallName::reconfigure(uuid);
+        let turn = Turn::begin(self, uuid, &call)?;
         let timeout = timeout.unwrap_or_else(|| self.timeout());
         let digest = digest(uuid, &handles);
         let former = self.inner.origins.as_ref().map(|origins| origins.digest);
-        let meeting = Meeting { uuid, digest, handles, rank, timeout, former };
+        let during = call.during.clone();
+        let meeting = Meeting { call, uuid, digest, handles, rank, timeout, former };
         hints.into_iter().for_each(|hints| self.inner.hints.set(hints));
-        let (memberless, closing) = self.retire_members(&call.during());
+        let (memberless, closing) = self.retire_members(&during);
         turn.group.inner.site.use_up(uuid);
         Ok(Reconfiguration { turn, meeting, memberless, closing })
     }
@@ -220,50 +222,56 @@ fn on_thread(run: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// By what the program knows a call.
-#[derive(Clone, Copy)]
-enum CallName<'a> {
-    /// `reconfigure`, with this number.
-    Reconfigure(i64),
-    /// `configure`, where members meet at this address.
-    Configure(&'a str),
+#[derive(Clone, Debug)]
+struct CallName {
+    function: &'static str,
+    /// What no other call of the group has: "uuid 7".
+    number: String,
+    /// "reconfigure (uuid 7)"
+    shown: String,
+    /// When the group has no members: "while it is reconfigured (uuid 7)".
+    during: String,
+    /// What the next call needs.
+    advice: &'static str,
 }
 
-impl CallName<'_> {
-    /// When the group has no members.
-    fn during(&self) -> String {
-        match self {
-            CallName::Reconfigure(uuid) => format!("while it is reconfigured (uuid {uuid})"),
-            CallName::Configure(at) => format!("while its members meet at {at}"),
+impl CallName {
+    fn reconfigure(uuid: i64) -> CallName {
+        CallName {
+            function: "reconfigure",
+            number: format!("uuid {uuid}"),
+            shown: format!("reconfigure (uuid {uuid})"),
+            during: format!("while it is reconfigured (uuid {uuid})"),
+            advice: "every call needs a number that no earlier one of any member had",
+        }
+    }
+
+    /// That of `configure`, of members that meet at this address.
+    fn configure(address: &str) -> CallName {
+        CallName {
+            function: "configure",
+            number: format!("the address '{address}'"),
+            shown: format!("configure ({address})"),
+            during: format!("while its members meet at {address}"),
+            advice: "every call needs a prefix that no earlier one of any member had",
         }
     }
 
     fn refused(&self, why: &Refused) -> Error {
-        let message = match (self, why) {
-            (CallName::Reconfigure(_), Refused::Busy) => {
-                "reconfigure: an earlier call of this group is under way".to_owned()
-            }
-            (CallName::Configure(_), Refused::Busy) => {
-                "configure: an earlier call of this group is under way".to_owned()
-            }
-            (CallName::Reconfigure(uuid), Refused::Used(count)) => format!(
-                "reconfigure: uuid {uuid} was used before, by call {count} of this group; every \
-                 call needs a number that no earlier one of any member had"
-            ),
-            (CallName::Configure(at), Refused::Used(count)) => format!(
-                "configure: the address '{at}' was used before, by call {count} of this group; \
-                 every call needs a prefix that no earlier one of any member had"
+        let CallName { function, number, advice, .. } = self;
+        let message = match why {
+            Refused::Busy => format!("{function}: an earlier call of this group is under way"),
+            Refused::Used(count) => format!(
+                "{function}: {number} was used before, by call {count} of this group; {advice}"
             ),
         };
         Error::InvalidArgument { message }
     }
 }
 
-impl std::fmt::Display for CallName<'_> {
+impl std::fmt::Display for CallName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CallName::Reconfigure(uuid) => write!(f, "reconfigure (uuid {uuid})"),
-            CallName::Configure(at) => write!(f, "configure ({at})"),
-        }
+        f.write_str(&self.shown)
     }
 }
 
@@ -273,7 +281,7 @@ struct Turn {
 }
 
 impl Turn {
-    fn begin(group: &ProcessGroup, uuid: i64, call: CallName<'_>) -> Result<Turn> {
+    fn begin(group: &ProcessGroup, uuid: i64, call: &CallName) -> Result<Turn> {
         let site = &group.inner.site;
         let begun = site.begin(uuid).map_err(|busy| call.refused(&busy));
         begun.map(|()| Turn { group: group.clone() })
@@ -321,7 +329,7 @@ impl Reconfiguration {
         match &ended {
             Ok(()) => group.renew_hooks(),
             Err(error) => {
-                memberless.explain(&format!("reconfigure (uuid {})", meeting.uuid), error);
+                memberless.explain(&meeting.call.shown, error);
             }
         }
         ended
@@ -329,11 +337,16 @@ impl Reconfiguration {
 }
 
 /// The members by their new ranks, and the rank of this process.
-fn members(texts: &[String], ordered: bool, ours: &Handle) -> Result<(Vec<Handle>, u32)> {
+fn members(
+    function: &str,
+    texts: &[String],
+    ordered: bool,
+    ours: &Handle,
+) -> Result<(Vec<Handle>, u32)> {
     let invalid = |message: String| Err(Error::InvalidArgument { message });
     if texts.is_empty() || texts.len() > MAX_MEMBERS {
         let count = texts.len();
-        return invalid(format!("reconfigure needs 1 to {MAX_MEMBERS} handles, got {count}"));
+        return invalid(format!("{function} needs 1 to {MAX_MEMBERS} handles, got {count}"));
     }
     let mut handles =
         texts.iter().map(|text| Handle::parse(text)).collect::<Result<Vec<Handle>>>()?;
@@ -343,17 +356,17 @@ fn members(texts: &[String], ordered: bool, ours: &Handle) -> Result<(Vec<Handle
     let mut nonces: Vec<u64> = handles.iter().map(|handle| handle.nonce).collect();
     nonces.sort_unstable();
     if nonces.windows(2).any(|pair| pair[0] == pair[1]) {
-        return invalid("reconfigure: a member is given twice among the handles".to_owned());
+        return invalid(format!("{function}: a member is given twice among the handles"));
     }
     match handles.iter().position(|handle| handle.nonce == ours.nonce) {
         Some(rank) if handles[rank] == *ours => Ok((handles, rank as u32)),
         Some(rank) => invalid(format!(
-            "reconfigure: the handle of this process, at position {rank}, is '{}', which it had \
+            "{function}: the handle of this process, at position {rank}, is '{}', which it had \
              before an earlier call; it is '{ours}' now",
             handles[rank]
         )),
         None => invalid(format!(
-            "reconfigure: this process is not among the {} new members: its handle, '{ours}', is \
+            "{function}: this process is not among the {} new members: its handle, '{ours}', is \
              not given",
             handles.len()
         )),

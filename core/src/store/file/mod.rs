@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::awaited_keys::{Awaited, AwaitedKeys, Found};
+use super::awaited_keys::{self, Found};
 use super::table::parse_number;
 use super::{DEFAULT_TIMEOUT, Deadline, Store, TimeoutSetting, equal_lengths, expired};
 use crate::generated::error::{Error, Result};
@@ -107,23 +107,18 @@ impl FileStore {
         mut ready: impl FnMut(&mut LockedLog<'_>) -> Result<Option<T>>,
     ) -> Result<T> {
         let deadline = Deadline::after(timeout);
-        let mut wait = AwaitedKeys::of(Awaited::Keys(keys));
         loop {
             if let Some(done) = self.with(access, &mut ready)? {
                 return Ok(done);
             }
-            let store = || format!("the store in {}", self.path().display());
-            wait.look(store, || self.missing(keys));
+            awaited_keys::look(|| self.description(), || self.missing(keys));
             deadline.sleep(POLL).map_err(|why| expired(why, "wait", keys, &deadline))?;
         }
     }
 
     /// Those of `keys` that are not there.
     fn missing(&self, keys: &[&str]) -> Found {
-        let missing = self.with(Access::Read, |locked| {
-            let is_missing = |key: &&&str| !locked.log.table.has(key.as_bytes());
-            Ok(keys.iter().filter(is_missing).map(|&key| key.to_owned()).collect())
-        });
+        let missing = self.with(Access::Read, |locked| Ok(locked.log.table.missing(keys)));
         missing.map_or(Found::Nothing, Found::Missing)
     }
 

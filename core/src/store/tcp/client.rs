@@ -14,7 +14,6 @@ use super::connection::{Connection, Fault, Opened};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
 use crate::generated::error::{Error, Result};
-use crate::store::awaited_keys::Awaited;
 use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
@@ -303,7 +302,7 @@ impl Client {
         connection.request.kind(Kind::Barrier);
         connection.request.blob(&[PREFIX, key.as_bytes()]);
         connection.request.number(i64::from(world_size));
-        stop_waiting(connection, Awaited::Barrier(key), &deadline)
+        stop_waiting(connection, &[key], &deadline)
             .map_err(|fault| self.fail(&mut state, fault, "barrier", &[key], &deadline))?
             .map_err(|why| expired(why, "barrier", &[key], &deadline))
     }

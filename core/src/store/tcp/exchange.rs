@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connect;
 use super::connection::{Connection, Fault, OwedReplies};
 use crate::store::Deadline;
-use crate::store::awaited_keys::{Awaited, AwaitedKeys, Found};
+use crate::store::awaited_keys::{self, Found};
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
@@ -17,6 +17,9 @@ const CANCEL_GRACE: Duration = Duration::from_millis(200);
 /// How long a look at what is missing may take: it delays nothing but the answer of a server that
 /// is silent anyway.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Most keys that are asked for then.
+const MAX_ASKED: usize = 1024;
 
 /// A wait that ended: because the keys came, or because it was cancelled.
 pub(super) type WaitResult = std::result::Result<(), WaitError>;
@@ -36,8 +39,7 @@ pub(super) fn get_at_once(
     connection.request.kind(Kind::Get);
     connection.request.blob(&[PREFIX, key.as_bytes()]);
     connection.send(&[], deadline)?;
-    let answer = patiently::<9>(connection, Awaited::Keys(&[key]), deadline);
-    match answer {
+    match patiently::<9>(connection, &[key], deadline) {
         Ok([STOP_WAITING, length @ ..]) => match u64::from_le_bytes(length) {
             0 => plain_get(connection, key, deadline).map(Ok),
             bytes => connection.bytes(bytes, deadline).map(Ok),
@@ -101,18 +103,18 @@ pub(super) fn wait(
 ) -> Result<WaitResult, Fault> {
     connection.request.kind(Kind::Wait);
     connection.request.keys(PREFIX, keys);
-    stop_waiting(connection, Awaited::Keys(keys), deadline)
+    stop_waiting(connection, keys, deadline)
 }
 
-/// Sends the request, which is to wait for `what`, and waits for STOP_WAITING; cancels when the
-/// deadline passes.
+/// Sends the request, which is to wait for `keys` or at a barrier, and waits for STOP_WAITING;
+/// cancels when the deadline passes.
 pub(super) fn stop_waiting(
     connection: &mut Connection,
-    what: Awaited<'_>,
+    keys: &[&str],
     deadline: &Deadline,
 ) -> Result<WaitResult, Fault> {
     connection.send(&[], deadline)?;
-    match patiently(connection, what, deadline) {
+    match patiently(connection, keys, deadline) {
         Ok([STOP_WAITING]) => Ok(Ok(())),
         Ok([other]) => Err(unexpected(other)),
         Err(Fault::Expired(why)) => {
@@ -122,42 +124,49 @@ pub(super) fn stop_waiting(
     }
 }
 
-/// The next `N` bytes, which the server sends as soon as `what` is waited for has come. Says what
-/// is missing when that lasts.
+/// The next `N` bytes, which the server sends as soon as what is waited for has come. Says what is
+/// missing when that lasts.
 fn patiently<const N: usize>(
     connection: &mut Connection,
-    what: Awaited<'_>,
+    keys: &[&str],
     deadline: &Deadline,
 ) -> Result<[u8; N], Fault> {
-    let mut wait = AwaitedKeys::of(what);
     connection.await_bytes_patiently(N, deadline, &mut |server| {
-        wait.look(|| format!("the store at {server}"), || find(server, what));
+        let store = || format!("the store at {server}");
+        awaited_keys::look(store, || find(server, keys, deadline));
     })?;
     connection.array(deadline)
 }
 
-/// What is missing of that which is waited for, as another connection to the server tells.
-fn find(server: &str, what: Awaited<'_>) -> Found {
-    let limit = Deadline::uninterrupted(LOOK_LIMIT);
+/// Which of `keys` have not come, as another connection to the server tells, in a part of the time
+/// that is left.
+fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Found {
+    let left = deadline.remaining().map_or(LOOK_LIMIT, |left| left.min(LOOK_LIMIT));
+    let limit = Deadline::uninterrupted(left.max(Duration::from_millis(1)));
     let parts = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = parts else { return Found::Nothing };
-    let missing = connect::attempt(host, port, &limit, None).and_then(|mut connection| {
-        let Awaited::Keys(keys) = what else { return Ok(Found::Nothing) };
-        let mut missing = Vec::new();
-        for &key in keys {
-            connection.request.kind(Kind::Check);
-            connection.request.keys(PREFIX, &[key]);
-            connection.send(&[], &limit)?;
-            if connection.array(&limit)? != [READY] {
-                missing.push(key.to_owned());
-            }
-        }
-        Ok(Found::Missing(missing))
+    let mut connection = match connect::attempt(host, port, &limit, None) {
+        Ok(connection) => connection,
+        Err(Fault::Expired(_)) => return Found::Silence,
+        Err(_) => return Found::Nothing,
+    };
+    let keys = &keys[..keys.len().min(MAX_ASKED)];
+    for key in keys {
+        connection.request.kind(Kind::Check);
+        connection.request.keys(PREFIX, &[key]);
+    }
+    let mut missing = Vec::new();
+    let told = connection.send(&[], &limit).and_then(|()| {
+        (0..keys.len()).try_for_each(|at| {
+            let is_there = connection.array(&limit)? == [READY];
+            missing.extend((!is_there).then_some(at));
+            Ok(())
+        })
     });
-    match missing {
-        Ok(found) => found,
-        Err(Fault::Expired(_)) => Found::Silence,
-        Err(_) => Found::Nothing,
+    match told {
+        // A slow way, or a busy server: it has answered.
+        Err(_) if missing.is_empty() => Found::Nothing,
+        _ => Found::Missing(missing),
     }
 }
 

@@ -1,17 +1,18 @@
 //! A request to the store while the calling thread waits. Knows nothing of how packets travel.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
 use super::client::Client;
-use super::requests::{awaited, gave_up};
+use super::requests::gave_up;
 use crate::generated::error::{Error, Result};
-use crate::store::awaited_keys::{AwaitedKeys, Found};
+use crate::store::awaited_keys::{self, Found};
 use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
 
@@ -35,15 +36,14 @@ pub(super) fn ask(
         Some(error) => Poll::Ready(error),
         None => Poll::Pending,
     });
-    let key = request.key();
-    let mut wait = awaited(request, key.as_slice()).map(AwaitedKeys::of);
     let mut answered = pin!(client.request(*request, cancelled));
+    let key = request.key();
+    let mut look = LookAtMissing::new(client, request.keys().unwrap_or(key.as_slice()));
     // Polled at least once in a slice.
     let watched = poll_fn(|context| {
         let answer = answered.as_mut().poll(context);
-        if let Some(wait) = wait.as_mut().filter(|_| answer.is_pending()) {
-            let find = || find(client, server, request.keys().unwrap_or(key.as_slice()));
-            wait.look(|| format!("the store at {server}"), find);
+        if answer.is_pending() {
+            look.poll(server, context);
         }
         answer
     });
@@ -56,18 +56,59 @@ pub(super) fn ask(
     })
 }
 
-/// Those of `keys` that are not there.
-fn find(client: &Client, server: &str, keys: &[&str]) -> Found {
-    let mut missing = Vec::new();
-    for key in keys {
-        match ask(client, server, &StoreRequest::Check { keys: &[key] }, LOOK_LIMIT) {
-            Ok(StoreReply::Flag(true)) => {}
-            Ok(_) => missing.push((*key).to_owned()),
-            Err(Error::StoreTimeout { .. }) => return Found::Silence,
-            Err(_) => return Found::Nothing,
-        }
+/// Looks, now and then, which of the keys have not come that a request waits for.
+struct LookAtMissing<'a> {
+    client: &'a Client,
+    keys: &'a [&'a str],
+    /// A look that is under way, what it has found, and until when it may take.
+    open: Option<(Pin<Box<dyn Future<Output = Result<()>> + 'a>>, Rc<RefCell<Seen>>, Deadline)>,
+}
+
+/// What a look has found so far.
+#[derive(Default)]
+struct Seen {
+    has_answer: bool,
+    missing: Vec<usize>,
+}
+
+impl<'a> LookAtMissing<'a> {
+    fn new(client: &'a Client, keys: &'a [&'a str]) -> LookAtMissing<'a> {
+        LookAtMissing { client, keys, open: None }
     }
-    Found::Missing(missing)
+
+    /// Begins a look when it is due, and says what was found when it is over.
+    fn poll(&mut self, server: &str, context: &mut Context<'_>) {
+        if self.open.is_none() && awaited_keys::is_due() {
+            let seen = Rc::<RefCell<Seen>>::default();
+            let look = Box::pin(look(self.client, self.keys, seen.clone()));
+            self.open = Some((look, seen, Deadline::uninterrupted(LOOK_LIMIT)));
+        }
+        let Some((look, seen, limit)) = &mut self.open else { return };
+        let is_over = look.as_mut().poll(context).is_ready();
+        if !is_over && limit.remaining().is_some_and(|left| !left.is_zero()) {
+            return;
+        }
+        let seen = seen.take();
+        let found = match (seen.has_answer, is_over) {
+            (false, false) => Found::Silence,
+            (false, true) => Found::Nothing,
+            (true, false) if seen.missing.is_empty() => Found::Nothing,
+            (true, _) => Found::Missing(seen.missing),
+        };
+        self.open = None;
+        awaited_keys::say(&found, &format!("the store at {server}"));
+    }
+}
+
+async fn look(client: &Client, keys: &[&str], seen: Rc<RefCell<Seen>>) -> Result<()> {
+    for (at, key) in keys.iter().enumerate() {
+        let check = StoreRequest::Check { keys: &[key] };
+        let is_there = client.request(check, pending()).await? == StoreReply::Flag(true);
+        let mut seen = seen.borrow_mut();
+        seen.has_answer = true;
+        seen.missing.extend((!is_there).then_some(at));
+    }
+    Ok(())
 }
 
 /// Waits for `future`; when `deadline` passes, `give_up` is called, and the future has a few

@@ -2,8 +2,6 @@
 //! they travel.
 
 use crate::generated::error::{Error, Result};
-#[cfg(feature = "websocket")]
-use crate::store::awaited_keys::Awaited;
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::{Deadline, StoreReply, StoreRequest, equal_lengths, expired};
@@ -116,21 +114,6 @@ pub(super) fn name(request: &StoreRequest<'_>) -> &'static str {
         | StoreRequest::MultiGet { .. }
         | StoreRequest::QueuePop { .. }
         | StoreRequest::Wait { .. } => "wait",
-    }
-}
-
-/// What `request` waits for, whose key is the only one of `key`; none if it waits for nothing.
-#[cfg(feature = "websocket")]
-pub(super) fn awaited<'a>(request: &StoreRequest<'a>, key: &'a [&'a str]) -> Option<Awaited<'a>> {
-    match *request {
-        StoreRequest::Get { .. } | StoreRequest::QueuePop { block: true, .. } => {
-            Some(Awaited::Keys(key))
-        }
-        StoreRequest::MultiGet { keys } | StoreRequest::Wait { keys, .. } => {
-            Some(Awaited::Keys(keys))
-        }
-        StoreRequest::Barrier { key, .. } => Some(Awaited::Barrier(key)),
-        _ => None,
     }
 }
 
