@@ -2405,9 +2405,9 @@ export class ProcessGroup {
   configure(storeAddr: string, replicaId: string, rank: number, worldSize: number, options?: WaitOptions & {
     /** The number of the quorum; a prefix may serve once for each. */
     quorumId?: number | bigint | null | undefined;
-    /** This process's rank in its replica, and the number of ranks there, for the log. */
+    /** This process's rank in its replica, and how many ranks that has, for the log. */
     groupRank?: number | null | undefined;
-    /** This process's rank in its replica, and the number of ranks there, for the log. */
+    /** This process's rank in its replica, and how many ranks that has, for the log. */
     groupWorldSize?: number | null | undefined;
     /** The ranks of the members in the whole job, by rank, for the log. */
     globalRanks?: IntegerList | null | undefined;

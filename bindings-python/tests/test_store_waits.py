@@ -13,11 +13,12 @@ WAIT_S = 1.5
 """Longer than it takes until something is said."""
 
 SERVER = "server = pr.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)"
+TCP = "the store at 127.0.0.1:PORT"
 STORES = {
-    "TCPStore": (f"{SERVER}; store = server", "the store at 127.0.0.1:PORT"),
-    "PrefixStore": (f"{SERVER}; store = pr.PrefixStore('p', server)", "the store at 127.0.0.1:PORT"),
+    "TCPStore": (f"{SERVER}; store = server", TCP),
+    "PrefixStore": (f"{SERVER}; store = pr.PrefixStore('p', server)", TCP),
     "HashStore": ("store = pr.HashStore()", "HashStore()"),
-    "FileStore": ("store = pr.FileStore(sys.argv[1], 1)", "FileStore(PATH)"),
+    "FileStore": ("store = pr.FileStore(sys.argv[1], 1)", "FileStore('PATH')"),
     "WebSocketStore": (
         f"{SERVER}; store = pr.WebSocketStore(f'ws://127.0.0.1:{{server.port}}')",
         "WebSocketStore(ws://127.0.0.1:PORT)",
@@ -25,7 +26,7 @@ STORES = {
 }
 
 
-def said(lines, path=""):
+def said(lines, path="no path"):
     """What is said of stalls, without figures."""
     told = [line.split("polyrank: ", 1)[1] for line in lines if "polyrank: " in line]
     told = [re.sub(r"\b\d+(\.\d+)? s\b", "N s", line.replace(str(path), "PATH")) for line in told]
@@ -36,8 +37,9 @@ def said(lines, path=""):
 
 def program(kind, body):
     opened, _ = STORES[kind]
-    start = f"import sys, datetime, polyrank as pr\n{opened}\n"
-    return start + f"store.set_timeout(datetime.timedelta(seconds={WAIT_S}))\n" + textwrap.dedent(body)
+    limit = f"store.set_timeout(datetime.timedelta(seconds={WAIT_S}))"
+    start = f"import sys, datetime, polyrank as pr\n{opened}\n{limit}\n"
+    return start + textwrap.dedent(body)
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -79,7 +81,8 @@ def test_which_key_is_not_there_is_said(kind, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows stops no process by a signal")
 def test_a_web_socket_store_that_is_stopped_is_named_and_the_wait_is_no_longer():
-    serve = f"import sys, polyrank as pr; {SERVER}; print(server.port, flush=True); sys.stdin.read()"
+    shown = "print(server.port, flush=True); sys.stdin.read()"
+    serve = f"import sys, polyrank as pr; {SERVER}; {shown}"
     host = subprocess.Popen(
         [sys.executable, "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -110,7 +113,8 @@ def test_a_web_socket_store_that_is_stopped_is_named_and_the_wait_is_no_longer()
         host.send_signal(signal.SIGCONT)
         host.communicate(timeout=60)
     first = said(errors.splitlines())[0]
-    begin = "a client of WebSocketStore(ws://127.0.0.1:PORT) that needs 'never' has waited for N s; "
+    client = "a client of WebSocketStore(ws://127.0.0.1:PORT)"
+    begin = f"{client} that needs 'never' has waited for N s; "
     assert first.startswith(begin) and "does not answer; whoever serves it" in first, errors
 
 

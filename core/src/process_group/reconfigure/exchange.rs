@@ -90,7 +90,8 @@ impl Exchange<'_> {
         Ok(handles)
     }
 
-    /// Tells the others, if they can be reached at once, that this process does not come; the error.
+    /// Tells the others, if they can be reached at once, that this process does not come. Returns
+    /// the error.
     pub(super) async fn aborted(&self, why: String) -> Error {
         let (rank, group) = (self.place.0, self.group.group_name().to_owned());
         if let Some(store) = self.store.get() {
@@ -138,7 +139,8 @@ impl Exchange<'_> {
         format!("{PREFIX}/{}/{what}", self.name())
     }
 
-    /// What `error`, with which the others were waited for, says of this call; a member may be gone.
+    /// What `error`, with which the others were waited for, says of this call; a member may be
+    /// `gone`.
     fn explained(&self, error: Error, gone: Option<u32>) -> Error {
         let (group, call) = (self.group.group_name(), self.call);
         if let Some(rank) = gone {
