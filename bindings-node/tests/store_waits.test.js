@@ -14,10 +14,10 @@ test("several waits of one thread are told of, each by its own keys", () => {
     const server = await pr.TCPStore.connect("127.0.0.1", 0, options);
     const hash = new pr.HashStore();
     await hash.set("here", "1");
-    const waits = [server.wait(["a"], 1500), hash.wait(["here", "b"], 1500)];
+    const waits = [server.wait(["a"], 700), hash.wait(["here", "b"], 700)];
     for (const ended of await Promise.allSettled(waits)) console.log(ended.reason.name);
   `;
-  const env = { ...process.env, POLYRANK_STALL_REPORT: "0.5" };
+  const env = { ...process.env, POLYRANK_STALL_REPORT: "0.2" };
   const ended = spawnSync(process.execPath, ["--input-type=module", "-e", program], { env, encoding: "utf8" });
   assert.equal(ended.stdout, "StoreTimeoutError\nStoreTimeoutError\n", ended.stderr);
   for (const [client, missing] of [

@@ -13,7 +13,7 @@ use polyrank::store::{PrefixStore, Store, TcpStore, TcpStoreOptions};
 use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, with_variable};
 
 /// Longer than it takes until something is said.
-const WAIT: Duration = Duration::from_millis(1_500);
+const WAIT: Duration = Duration::from_millis(700);
 
 /// The lines in which `end` says what it waits for, without figures.
 fn said(end: &ProcessEnd) -> Vec<String> {
@@ -40,7 +40,7 @@ fn late(result: Result<impl std::fmt::Debug, Error>) {
 #[test]
 fn what_a_program_waits_for_in_its_groups_store_is_said() {
     let test = "what_a_program_waits_for_in_its_groups_store_is_said";
-    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.2", || {
         processes(test, 1, |group| {
             let store = group.get_group_store();
             store.set_timeout(WAIT);
@@ -74,7 +74,7 @@ fn what_a_program_waits_for_in_its_groups_store_is_said() {
 #[test]
 fn what_the_library_waits_for_has_words_of_its_own() {
     let test = "what_the_library_waits_for_has_words_of_its_own";
-    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.2", || {
         bare_processes(test, 2, || {
             let port: u16 = std::env::var("MASTER_PORT").unwrap().parse().unwrap();
             let is_host = std::env::var("RANK").unwrap() == "0";
@@ -98,7 +98,7 @@ fn what_the_library_waits_for_has_words_of_its_own() {
 #[test]
 fn how_many_clients_have_not_come_is_said() {
     let test = "how_many_clients_have_not_come_is_said";
-    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.2", || {
         bare_processes(test, 1, || {
             let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true).world_size(3);
             TcpStore::new(options.timeout(WAIT)).unwrap_err();
@@ -117,7 +117,7 @@ fn how_many_clients_have_not_come_is_said() {
 #[test]
 fn a_store_that_is_stopped_meanwhile_is_named() {
     let test = "a_store_that_is_stopped_meanwhile_is_named";
-    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.2", || {
         processes(test, 2, |group| {
             let store = group.get_group_store();
             barrier(()).unwrap();
@@ -131,7 +131,7 @@ fn a_store_that_is_stopped_meanwhile_is_named() {
                 std::process::Command::new("kill").args([signal, &id]).status().unwrap();
             };
             signal("-STOP");
-            late(store.wait(&["never"], Some(2 * WAIT)));
+            late(store.wait(&["never"], Some(3 * WAIT)));
             signal("-CONT");
             store.set("the end", b"").unwrap();
         })

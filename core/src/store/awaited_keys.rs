@@ -71,6 +71,7 @@ pub(super) fn say(found: &Found, store: &str) {
     let what = match found {
         Found::Silence => does_not_answer(store),
         _ if names.is_empty() => missing(""),
+        Found::Nothing if names.len() == 1 => missing(&named(&[names[0].as_str()])),
         Found::Nothing => "it could not be found out what has not come".to_owned(),
         // It has come just now.
         Found::Missing(positions) if positions.is_empty() => return,

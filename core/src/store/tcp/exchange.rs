@@ -147,7 +147,8 @@ fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Found {
     let Some((host, port)) = parts else { return Found::Nothing };
     let mut connection = match connect::attempt(host, port, &limit, None) {
         Ok(connection) => connection,
-        Err(Fault::Expired(_)) => return Found::Silence,
+        // Whoever has less time does not know.
+        Err(Fault::Expired(_)) if left == LOOK_LIMIT => return Found::Silence,
         Err(_) => return Found::Nothing,
     };
     let keys = &keys[..keys.len().min(MAX_ASKED)];
