@@ -127,9 +127,9 @@ fn read(workspace: &Workspace) -> Result<Option<Api>> {
 /// All files of all languages; Rust formatted if `formats`.
 fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
     let mut all = Files::new();
-    let made = LANGUAGES.iter().map(|(language, make)| {
-        make(api).with_context(|| format!("generating {language}"))
-    });
+    let made = LANGUAGES
+        .iter()
+        .map(|(language, make)| make(api).with_context(|| format!("generating {language}")));
     for files in made.chain([protobuf::files(workspace)]) {
         for (path, text) in files? {
             let text = match formats && path.ends_with(".rs") {

@@ -126,8 +126,14 @@ mod tests {
         // printf ':correct-horse' | base64, and the same with a user
         assert!(token.is_in("Basic OmNvcnJlY3QtaG9yc2U="));
         assert!(token.is_in("Basic YW5uOmNvcnJlY3QtaG9yc2U="));
-        let wrong =
-            ["", "Bearer", "Bearer ", "Bearer correct-hors", "Bearer correct-horsf", "correct-horse"];
+        let wrong = [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer correct-hors",
+            "Bearer correct-horsf",
+            "correct-horse",
+        ];
         for header in wrong.into_iter().chain(["Basic *", "Basic Y29ycmVjdC1ob3JzZQ=="]) {
             assert!(!token.is_in(header), "{header}");
         }
@@ -143,7 +149,8 @@ mod tests {
 
     #[test]
     fn names_of_other_sites_are_no_own_host() {
-        for host in ["localhost:29510", "localhost", "127.0.0.1:1", "[::1]:29510", "a.localhost:2"] {
+        for host in ["localhost:29510", "localhost", "127.0.0.1:1", "[::1]:29510", "a.localhost:2"]
+        {
             assert!(is_own_host(host), "{host}");
         }
         for host in ["example.org:29510", "localhost.example.org", ""] {

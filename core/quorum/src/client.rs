@@ -193,7 +193,12 @@ pub(crate) async fn kill(
     message: &str,
     limit: Duration,
 ) -> Result<(), String> {
-    let connected = connect(address, limit).await.map_err(|error| error.to_string())?;
+    // Nobody is waited for: who is not there needs not to be killed.
+    let endpoint = endpoint(address).map_err(|error| error.to_string())?.connect_timeout(limit);
+    let connected = match timeout(limit, endpoint.connect()).await {
+        Ok(connected) => connected.map_err(|error| format!("{address}: {}", chain(&error)))?,
+        Err(_) => return Err(format!("{address}: no answer in time")),
+    };
     let request = with_token(KillRequest { msg: message.to_owned() }, token, limit);
     let told = ManagerServiceClient::new(connected).kill(request).await;
     match told {
@@ -209,17 +214,7 @@ pub(crate) async fn kill(
 
 /// Connects, and waits so long for somebody to be there.
 async fn connect(address: &str, limit: Duration) -> Result<Channel, QuorumError> {
-    let wrong = |why: String| QuorumError::Address { address: address.to_owned(), why };
-    let url = match address.split_once("://") {
-        None => format!("http://{address}"),
-        Some(("http", _)) => address.to_owned(),
-        Some((scheme, _)) => return Err(wrong(format!("{scheme}:// is not spoken, http:// is"))),
-    };
-    let endpoint = Endpoint::from_shared(url).map_err(|error| wrong(chain(&error)))?;
-    let endpoint = endpoint
-        .http2_keep_alive_interval(KEEP_ALIVE.0)
-        .keep_alive_timeout(KEEP_ALIVE.1)
-        .keep_alive_while_idle(true);
+    let endpoint = endpoint(address)?;
     let until = Instant::now() + limit;
     let mut pauses = Pauses::new();
     loop {
@@ -241,6 +236,20 @@ async fn connect(address: &str, limit: Duration) -> Result<Channel, QuorumError>
     }
 }
 
+fn endpoint(address: &str) -> Result<Endpoint, QuorumError> {
+    let wrong = |why: String| QuorumError::Address { address: address.to_owned(), why };
+    let url = match address.split_once("://") {
+        None => format!("http://{address}"),
+        Some(("http", _)) => address.to_owned(),
+        Some((scheme, _)) => return Err(wrong(format!("{scheme}:// is not spoken, http:// is"))),
+    };
+    let endpoint = Endpoint::from_shared(url).map_err(|error| wrong(chain(&error)))?;
+    Ok(endpoint
+        .http2_keep_alive_interval(KEEP_ALIVE.0)
+        .keep_alive_timeout(KEEP_ALIVE.1)
+        .keep_alive_while_idle(true))
+}
+
 fn with_token<T>(message: T, token: Option<&Token>, limit: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(limit);
@@ -253,7 +262,8 @@ fn with_token<T>(message: T, token: Option<&Token>, limit: Duration) -> Request<
 
 /// Whether the other side went away, rather than answered.
 fn is_lost(status: &Status) -> bool {
-    let is_of_transport = status.source().is_some_and(|source| source.is::<tonic::transport::Error>());
+    let is_of_transport =
+        status.source().is_some_and(|source| source.is::<tonic::transport::Error>());
     status.code() == Code::Unavailable || (status.code() == Code::Unknown && is_of_transport)
 }
 

@@ -192,7 +192,8 @@ impl Replicas {
             return Decision::Waiting(Reason::NobodyAsks { silent: self.silent(&alive) });
         }
         let last = self.last.as_ref().map(|quorum| &quorum.participants);
-        let was_member = |id: &str| last.is_some_and(|it| it.iter().any(|one| one.replica_id == id));
+        let was_member =
+            |id: &str| last.is_some_and(|it| it.iter().any(|one| one.replica_id == id));
         let shrinks = last.is_some() && present.values().any(|it| it.member.shrink_only);
         let members = present.iter().filter(|(id, _)| !shrinks || was_member(id));
         let members: Vec<_> = members.map(|(_, it)| it.member.clone()).collect();
@@ -249,7 +250,8 @@ impl Replicas {
         let ids = |members: &[QuorumMember]| -> Vec<String> {
             members.iter().map(|member| member.replica_id.clone()).collect()
         };
-        let is_same = self.last.as_ref().is_some_and(|it| ids(&it.participants) == ids(&participants));
+        let is_same =
+            self.last.as_ref().is_some_and(|it| ids(&it.participants) == ids(&participants));
         if !is_same || participants.iter().any(|member| member.commit_failures > 0) {
             self.quorum_id += 1;
         }
@@ -263,8 +265,7 @@ impl Replicas {
             seconds: i64::try_from(created.as_secs()).unwrap_or(i64::MAX),
             nanos: i32::try_from(created.subsec_nanos()).unwrap_or(0),
         };
-        let quorum =
-            Quorum { quorum_id: self.quorum_id, participants, created: Some(created) };
+        let quorum = Quorum { quorum_id: self.quorum_id, participants, created: Some(created) };
         self.last = Some(quorum.clone());
         Some(quorum)
     }
