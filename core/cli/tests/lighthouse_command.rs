@@ -75,9 +75,8 @@ fn a_token_may_be_in_a_file_which_goes_before_the_variable() {
     let file = file.to_str().unwrap();
     let words = ["--min-replicas", "1", "--token-file", file];
     let served = ServedLighthouse::start(&words, &[("POLYRANK_TOKEN", "correct-horse")]);
-    let asked = |token: &str| {
-        served.ask("GET /metrics", &format!("Authorization: Bearer {token}\r\n")).0
-    };
+    let asked =
+        |token: &str| served.ask("GET /metrics", &format!("Authorization: Bearer {token}\r\n")).0;
     assert!(asked("battery-staple").ends_with("200 OK"));
     assert!(asked("correct-horse").contains("401"));
     std::fs::write(file, "short").unwrap();
