@@ -1,4 +1,5 @@
-"""torchft's own servers and clients, for tests against ours: its native module alone, without PyTorch.
+"""torchft's own servers and clients, for tests against ours: its native module alone, without
+PyTorch.
 
 What is found is written as one line of JSON; "error" is what a call raised.
 """
@@ -64,8 +65,8 @@ def quorum(torchft, address, replica_id, seconds):
 
 
 def managers(torchft, address, *steps):
-    """A replica group of one rank for each step, as torchft's Manager makes it. They stay until standard
-    input ends."""
+    """A replica group of one rank for each step, as torchft's Manager makes it. They stay until
+    standard input ends."""
     servers = [
         torchft.ManagerServer(
             replica_id=f"replica-{number}",

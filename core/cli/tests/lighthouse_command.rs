@@ -1,4 +1,5 @@
-//! `polyrank lighthouse` as a process of its own: where it says it is, what it refuses, how it ends.
+//! `polyrank lighthouse` as a process of its own: where it says it is, what it refuses, how it
+//! ends.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]

@@ -13,7 +13,8 @@ use crate::access::Token;
 use crate::proto::lighthouse_service_client::LighthouseServiceClient;
 use crate::proto::manager_service_client::ManagerServiceClient;
 use crate::proto::{
-    KillRequest, LighthouseHeartbeatRequest, LighthouseQuorumRequest, Quorum, QuorumMember,
+    CheckpointMetadataRequest, KillRequest, LighthouseHeartbeatRequest, LighthouseQuorumRequest,
+    ManagerQuorumRequest, ManagerQuorumResponse, Quorum, QuorumMember, ShouldCommitRequest,
 };
 
 /// How often the other side is asked whether it is there, and how long it may take.
@@ -45,7 +46,7 @@ impl Default for ClientOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuorumError {
     /// It cannot be asked there.
-    #[error("{address} is no address of a lighthouse: {why}")]
+    #[error("{address} is not the address of a lighthouse: {why}")]
     Address {
         /// What was given.
         address: String,
@@ -165,21 +166,110 @@ impl LighthouseClient {
     }
 
     fn silent(&self, limit: Duration) -> QuorumError {
-        let seconds = limit.as_secs_f64();
-        QuorumError::Deadline(format!("{} has not answered in {seconds} s", self.address))
+        silent(&self.address, limit)
     }
 
     fn error(&self, status: &Status) -> QuorumError {
-        let message = words(status);
-        match status.code() {
-            Code::DeadlineExceeded | Code::Cancelled => QuorumError::Deadline(message),
-            Code::Unauthenticated | Code::PermissionDenied => QuorumError::Denied(message),
-            Code::InvalidArgument | Code::ResourceExhausted => QuorumError::Refused(message),
-            _ if is_lost(status) => {
-                QuorumError::Lost { address: self.address.clone(), cause: message }
-            }
-            code => QuorumError::Other { code, message },
+        error(&self.address, status)
+    }
+}
+
+/// A connection of a rank to the manager of its replica group, torchft's or ours. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ManagerClient {
+    address: String,
+    service: ManagerServiceClient<Channel>,
+    token: Option<Token>,
+}
+
+impl ManagerClient {
+    /// Connects; a manager that is not there yet is waited for.
+    ///
+    /// # Errors
+    /// Nobody is there, or the address is none.
+    pub async fn connect(
+        address: &str,
+        options: ClientOptions,
+    ) -> Result<ManagerClient, QuorumError> {
+        let channel = connect(address, options.connect_timeout).await?;
+        let service = ManagerServiceClient::new(channel);
+        Ok(ManagerClient { address: address.to_owned(), service, token: options.token })
+    }
+
+    /// Asks for a quorum; it comes when all ranks of the group have asked.
+    ///
+    /// # Errors
+    /// There was none in time, or ranks are at different steps; the error says why.
+    pub async fn quorum(
+        &self,
+        asked: ManagerQuorumRequest,
+        limit: Duration,
+    ) -> Result<ManagerQuorumResponse, QuorumError> {
+        let mut service = self.service.clone();
+        let call = service.quorum(with_token(asked, self.token.as_ref(), limit));
+        self.answer(call, limit).await
+    }
+
+    /// How the checkpoint of a rank of that group is to be had.
+    ///
+    /// # Errors
+    /// It has not said so, or the manager does not answer.
+    pub async fn checkpoint_metadata(
+        &self,
+        rank: i64,
+        limit: Duration,
+    ) -> Result<String, QuorumError> {
+        let mut service = self.service.clone();
+        let request = with_token(CheckpointMetadataRequest { rank }, self.token.as_ref(), limit);
+        let answer = self.answer(service.checkpoint_metadata(request), limit).await?;
+        Ok(answer.checkpoint_metadata)
+    }
+
+    /// Whether all ranks of the group want to commit the step.
+    ///
+    /// # Errors
+    /// Not all have asked in time, or they are at different steps.
+    pub async fn should_commit(
+        &self,
+        group_rank: i64,
+        step: i64,
+        should_commit: bool,
+        limit: Duration,
+    ) -> Result<bool, QuorumError> {
+        let mut service = self.service.clone();
+        let request = ShouldCommitRequest { should_commit, group_rank, step };
+        let request = with_token(request, self.token.as_ref(), limit);
+        Ok(self.answer(service.should_commit(request), limit).await?.should_commit)
+    }
+
+    async fn answer<T>(
+        &self,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+        limit: Duration,
+    ) -> Result<T, QuorumError> {
+        match timeout(limit + GRACE, call).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(error(&self.address, &status)),
+            Err(_) => Err(silent(&self.address, limit)),
         }
+    }
+}
+
+fn silent(address: &str, limit: Duration) -> QuorumError {
+    let seconds = limit.as_secs_f64();
+    QuorumError::Deadline(format!("{address} has not answered in {seconds} s"))
+}
+
+fn error(address: &str, status: &Status) -> QuorumError {
+    let message = words(status);
+    match status.code() {
+        Code::DeadlineExceeded | Code::Cancelled => QuorumError::Deadline(message),
+        Code::Unauthenticated | Code::PermissionDenied => QuorumError::Denied(message),
+        Code::InvalidArgument | Code::ResourceExhausted | Code::FailedPrecondition => {
+            QuorumError::Refused(message)
+        }
+        _ if is_lost(status) => QuorumError::Lost { address: address.to_owned(), cause: message },
+        code => QuorumError::Other { code, message },
     }
 }
 

@@ -7,12 +7,12 @@ use http::HeaderMap;
 /// The header.
 const NAME: &str = "grpc-timeout";
 /// What is kept back, so that the caller has the answer, and the reason in it, before it gives up.
-const MOST_KEPT_BACK: Duration = Duration::from_millis(100);
+const MAX_KEPT_BACK: Duration = Duration::from_millis(100);
 
 /// How long an answer may take. A header that says nothing is taken as none.
 pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
     let limit = parse(headers.get(NAME)?.to_str().ok()?)?;
-    Some(limit - (limit / 10).min(MOST_KEPT_BACK))
+    Some(limit - (limit / 10).min(MAX_KEPT_BACK))
 }
 
 /// At most eight digits and a unit.

@@ -1,8 +1,8 @@
-//! The lighthouse: replicas ask it for a quorum, and people what it sees. gRPC and HTTP on one port.
+//! The lighthouse: replicas ask it for a quorum, and people what it sees. gRPC and HTTP on one
+//! port.
 
 mod metrics;
 mod pages;
-mod serve;
 mod service;
 mod state;
 mod status;
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::access::Token;
 use crate::rules::QuorumOptions;
+use crate::serve;
 use state::State;
 
 /// The port of `torchft_lighthouse`.

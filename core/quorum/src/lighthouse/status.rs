@@ -53,7 +53,8 @@ pub(super) struct Replica {
     /// What it said last of itself.
     pub(super) step: Option<i64>,
     world_size: Option<u64>,
-    shrink_only: Option<bool>,
+    /// Whether it asks that nobody new gets in.
+    shrink_only: bool,
     commit_failures: Option<i64>,
     address: Option<String>,
 }
@@ -133,7 +134,7 @@ fn replicas(
             waits_seconds: joined.map(|it| now.saturating_sub(it.since).as_secs_f64()),
             step: said.map(|member| member.step),
             world_size: said.map(|member| member.world_size),
-            shrink_only: said.map(|member| member.shrink_only),
+            shrink_only: joined.is_some_and(|it| it.member.shrink_only),
             commit_failures: said.map(|member| member.commit_failures),
             address: said.map(|member| member.address.clone()),
         }

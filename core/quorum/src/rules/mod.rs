@@ -1,5 +1,5 @@
-//! Who trains together: the rules of torchft's lighthouse, as a state machine without clock, network
-//! or threads. Moments are durations since the lighthouse began.
+//! Who trains together: the rules of torchft's lighthouse, as a state machine without clock,
+//! network or threads. Moments are durations since the lighthouse began.
 //!
 //! 1. Alive is who was heard of within the heartbeat timeout; a quorum is made of those alive that
 //!    ask for one, sorted by id.

@@ -124,7 +124,8 @@ fn rule_4_waits_for_the_fewest_that_may_be() {
     replicas.heartbeat("z", at(0), &options).unwrap();
     assert_eq!(
         reason(&replicas, at(0), &options),
-        "waits for 1 more replica: 2 of at least 3 have joined; z, which is alive and has not joined"
+        "waits for 1 more replica: 2 of at least 3 have joined; z, which is alive and has not \
+         joined"
     );
 }
 

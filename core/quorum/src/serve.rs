@@ -29,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until it is dropped.
-pub(super) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // It is never closed.
@@ -37,7 +37,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!("lighthouse: nobody can be let in: {error}");
+                tracing::warn!("nobody can be let in: {error}");
                 // There are no descriptors: some may be free soon.
                 sleep(ACCEPT_PAUSE).await;
                 continue;
