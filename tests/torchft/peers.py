@@ -105,5 +105,23 @@ def managers(torchft, address, *steps):
     sys.stdin.read()
 
 
+def rank(torchft, address, step):
+    """What a rank asks its manager in a step, by torchft's client."""
+    client = torchft.ManagerClient(address, LIMIT)
+    found = client._quorum(
+        group_rank=0,
+        step=int(step),
+        checkpoint_metadata="checkpoint",
+        shrink_only=False,
+        timeout=LIMIT,
+        commit_failures=0,
+        init_sync=True,
+    )
+    checkpoint = client._checkpoint_metadata(0, LIMIT)
+    commits = [client.should_commit(0, int(step), wanted, LIMIT) for wanted in (True, False)]
+    say({**fields(found), "checkpoint": checkpoint, "commits": commits})
+
+
 if __name__ == "__main__":
-    {"serve": serve, "quorum": quorum, "managers": managers}[sys.argv[1]](load(), *sys.argv[2:])
+    roles = {"serve": serve, "quorum": quorum, "managers": managers, "rank": rank}
+    roles[sys.argv[1]](load(), *sys.argv[2:])

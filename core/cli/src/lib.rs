@@ -1,15 +1,15 @@
 //! The `polyrank` command as a library, so that `cargo install`, pip and npm give the same one.
 //!
-//! | Subcommand            | What it does                                            | Module       |
-//! |-----------------------|---------------------------------------------------------|--------------|
-//! | `polyrank run`        | starts the ranks of a job on this host and watches them | `launch`     |
-//! | `polyrank store`      | serves a store for ranks that come and go               | `serve`      |
-//! | `polyrank lighthouse` | says which replicas train together                      | `lighthouse` |
-//! | `polyrank bench`      | measures collectives, beside other libraries            | `bench`      |
-//! | `polyrank predict`    | predicts collectives on machines that are not here      | `predict`    |
-//! | `polyrank trace`      | says what went wrong, from what flight recorders wrote  | `trace`      |
-//! | `polyrank top`        | shows what the ranks of a running job do                | `top`        |
-//! | `polyrank inspect`    | has all ranks of a running job tell what they called    | `inspect`    |
+//! | Subcommand            | What it does                                         | Module       |
+//! |-----------------------|------------------------------------------------------|--------------|
+//! | `polyrank run`        | starts the ranks of a job on this host, watches them | `launch`     |
+//! | `polyrank store`      | serves a store for ranks that come and go            | `serve`      |
+//! | `polyrank lighthouse` | says which replicas train together                   | `lighthouse` |
+//! | `polyrank bench`      | measures collectives, beside other libraries         | `bench`      |
+//! | `polyrank predict`    | predicts collectives on machines that are not here   | `predict`    |
+//! | `polyrank trace`      | says what went wrong, from what recorders wrote      | `trace`      |
+//! | `polyrank top`        | shows what the ranks of a running job do             | `top`        |
+//! | `polyrank inspect`    | has all ranks of a job tell what they called         | `inspect`    |
 
 mod affinity;
 mod arguments;

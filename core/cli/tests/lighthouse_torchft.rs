@@ -12,7 +12,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use polyrank_quorum::proto::{Quorum, QuorumMember};
-use polyrank_quorum::{ClientOptions, LighthouseClient, QuorumError};
+use polyrank_quorum::{
+    ClientOptions, LighthouseClient, ManagerOptions, ManagerServer, QuorumError,
+};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -146,6 +148,26 @@ fn managers_of_torchft_learn_who_heals_whom_from_our_quorum_and_end_when_told() 
     assert!(served.ask("POST /replica/replica-1/kill", "").0.ends_with("200 OK"));
     // All three are in one process.
     assert_eq!(peer.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_rank_of_torchft_at_our_manager_heals_from_a_manager_of_torchft() {
+    let test = "a_rank_of_torchft_at_our_manager_heals_from_a_manager_of_torchft";
+    let served = ServedLighthouse::start(&["--min-replicas=2", "--heartbeat-timeout=60"], &[]);
+    let Some(mut theirs) = Peer::start(test, &["managers", served.url(), "5"]) else { return };
+    let ours = ManagerServer::start(ManagerOptions::new("ours", served.url())).unwrap();
+    let mut rank = Peer::start(test, &["rank", ours.address(), "3"]).unwrap();
+    let (told, theirs) = (rank.said(), theirs.said());
+    assert_eq!((&told["heal"], &told["recover_src_replica_rank"]), (&json!(true), &json!(1)));
+    assert_eq!(told["store_address"], "store-0");
+    assert_eq!((&told["max_step"], &told["max_replica_rank"]), (&json!(5), &Value::Null));
+    assert_eq!(told["replica_ids"], json!(["ours", "replica-0"]));
+    assert_eq!(
+        (&told["checkpoint"], &told["commits"]),
+        (&json!("checkpoint"), &json!([true, false]))
+    );
+    assert_eq!(theirs[0]["recover_dst_replica_ranks"], json!([0]));
+    assert_eq!(theirs[0]["quorum_id"], told["quorum_id"]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! What a quorum is to one rank of one replica group: its number, where the ranks meet, and who heals
-//! whom. Pure; all managers come to the same.
+//! What a quorum is to one rank of one replica group: its number, where the ranks meet, and who
+//! heals whom. Pure; all managers come to the same.
 
 use crate::proto::{ManagerQuorumResponse, Quorum, QuorumMember};
 
-/// What `quorum` is to the rank `group_rank` of `replica_id`; none if that is no member.
+/// What `quorum` is to the rank `group_rank` of `replica_id`; none if that is not in it.
 ///
-/// Members that are behind the largest step take the state of one that is not. Before the first step
-/// all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on for
-/// each rank of a group, so that not all take from the same.
+/// Members that are behind the largest step take the state of one that is not. Before the first
+/// step all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on
+/// for each rank of a group, so that not all take from the same.
 #[must_use]
 pub fn assignment(
     replica_id: &str,

@@ -1,8 +1,8 @@
-//! The manager of a replica group: asks the lighthouse for all its ranks, when all of them have asked,
-//! and says whether all want to commit a step. The service of torchft's managers.
+//! The manager of a replica group: asks the lighthouse for all its ranks, when all of them have
+//! asked, and says whether all want to commit a step. The service of torchft's managers.
 //!
-//! Where torchft's own compares no steps, this one tells all ranks who is at which; and a call of the
-//! lighthouse that fails is told to all, not to the last that asked.
+//! Where torchft's own compares no steps, this one tells all ranks who is at which; and a call of
+//! the lighthouse that fails is told to all, while torchft's leaves them waiting.
 
 mod round;
 mod service;
@@ -196,8 +196,8 @@ async fn run(
     tokio::join!(serve::serve(listener, router), heartbeats(lighthouse, id, every));
 }
 
-/// Tells the lighthouse again and again that the replica is alive. One that has gone is connected to
-/// anew by the next call.
+/// Tells the lighthouse again and again that the replica is alive. One that has gone is connected
+/// to anew by the next call.
 async fn heartbeats(lighthouse: LighthouseClient, replica_id: String, every: Duration) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -20,6 +20,12 @@ pub(super) struct Call<T, A> {
     pub(super) answer: oneshot::Sender<Result<A, Status>>,
 }
 
+/// The calls of all ranks.
+pub(super) type Calls<T, A> = BTreeMap<i64, Call<T, A>>;
+
+/// A call that was taken in, and those of all ranks if it was the last.
+pub(super) type Entered<T, A> = (Waiting<A>, Option<Calls<T, A>>);
+
 /// A call that waits, and its number.
 pub(super) type Waiting<A> = (u64, oneshot::Receiver<Result<A, Status>>);
 
@@ -28,14 +34,14 @@ impl<T, A> Round<T, A> {
         Round { world_size, calls: BTreeMap::new(), next: 0 }
     }
 
-    /// A rank calls. When all have, their calls come back: all at one step, or else each of them has
-    /// been told who is where. A rank that calls again takes the place of its first call.
+    /// A rank calls. When all have, their calls come back: all at one step, or else each of them
+    /// has been told who is where. A rank that calls again takes the place of its first call.
     pub(super) fn enter(
         &mut self,
         rank: i64,
         step: i64,
         asked: T,
-    ) -> Result<(Waiting<A>, Option<BTreeMap<i64, Call<T, A>>>), Status> {
+    ) -> Result<Entered<T, A>, Status> {
         let is_rank = usize::try_from(rank).is_ok_and(|rank| rank < self.world_size);
         if !is_rank {
             let message = format!("rank {rank} is none of the {} of the group", self.world_size);

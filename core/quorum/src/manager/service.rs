@@ -7,7 +7,7 @@ use std::time::Duration;
 use tonic::{Code, Request, Response, Status};
 
 use super::ManagerOptions;
-use super::round::{Call, Round, Waiting};
+use super::round::{Calls, Round, Waiting};
 use crate::assignment::assignment;
 use crate::client::{LighthouseClient, QuorumError};
 use crate::deadline;
@@ -23,7 +23,7 @@ const MAX_METADATA: usize = 16 << 10;
 /// How long the lighthouse is asked for a call that says nothing of it.
 const USUAL_LIMIT: Duration = Duration::from_secs(60);
 
-type QuorumCall = Call<ManagerQuorumRequest, Arc<Quorum>>;
+type QuorumCalls = Calls<ManagerQuorumRequest, Arc<Quorum>>;
 
 /// The service.
 pub(super) struct Service {
@@ -69,7 +69,7 @@ impl Service {
     }
 
     /// Asks the lighthouse, and tells all ranks what came of it.
-    fn ask(&self, calls: BTreeMap<i64, QuorumCall>, limit: Duration) {
+    fn ask(&self, calls: QuorumCalls, limit: Duration) {
         let mut member = QuorumMember {
             replica_id: self.options.replica_id.clone(),
             address: self.address.clone(),
