@@ -267,7 +267,7 @@ fn check_quorum(before: &Replicas, quorum: &Quorum, now: Duration, options: &Quo
     let shrinks = present.iter().any(|it| it.member.shrink_only);
     if let Some(last) = &last {
         assert!(!shrinks || members.iter().all(|id| last.contains(id)));
-        assert!(!(last == &members) || quorum.quorum_id - before.quorum_id <= 1);
+        assert!(last != &members || quorum.quorum_id - before.quorum_id <= 1);
         assert!(last == &members || quorum.quorum_id == before.quorum_id + 1);
     }
     let is_complete = last.is_some_and(|last| {
