@@ -260,8 +260,9 @@ fn nonsense_closes_its_own_connection_only() {
     for nonsense in [&b"\x16\x03\x01\x02\x00"[..], &[0xff; 4096], b"GET\r\n\r\n", b"PRI * HTTP/2.0"]
     {
         let mut stream = TcpStream::connect(lighthouse.address()).unwrap();
-        stream.write_all(nonsense).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It may be sent away before it has said all.
+        drop(stream.write_all(nonsense));
+        drop(stream.shutdown(std::net::Shutdown::Write));
         // An error, or the end.
         drop(stream.read_to_end(&mut Vec::new()));
     }
