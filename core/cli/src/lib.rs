@@ -1,14 +1,15 @@
 //! The `polyrank` command as a library, so that `cargo install`, pip and npm give the same one.
 //!
-//! | Subcommand         | What it does                                            | Module    |
-//! |--------------------|---------------------------------------------------------|-----------|
-//! | `polyrank run`     | starts the ranks of a job on this host and watches them | `launch`  |
-//! | `polyrank store`   | serves a store for ranks that come and go               | `serve`   |
-//! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
-//! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
-//! | `polyrank trace`   | says what went wrong, from what flight recorders wrote  | `trace`   |
-//! | `polyrank top`     | shows what the ranks of a running job do                | `top`     |
-//! | `polyrank inspect` | has all ranks of a running job tell what they called    | `inspect` |
+//! | Subcommand            | What it does                                         | Module       |
+//! |-----------------------|------------------------------------------------------|--------------|
+//! | `polyrank run`        | starts the ranks of a job on this host, watches them | `launch`     |
+//! | `polyrank store`      | serves a store for ranks that come and go            | `serve`      |
+//! | `polyrank lighthouse` | says which replicas train together                   | `lighthouse` |
+//! | `polyrank bench`      | measures collectives, beside other libraries         | `bench`      |
+//! | `polyrank predict`    | predicts collectives on machines that are not here   | `predict`    |
+//! | `polyrank trace`      | says what went wrong, from what recorders wrote      | `trace`      |
+//! | `polyrank top`        | shows what the ranks of a running job do             | `top`        |
+//! | `polyrank inspect`    | has all ranks of a job tell what they called         | `inspect`    |
 
 mod affinity;
 mod arguments;
@@ -20,6 +21,7 @@ mod inspect;
 mod itself;
 mod job_store;
 mod launch;
+mod lighthouse;
 mod metrics;
 mod nodes;
 mod predict;
@@ -44,7 +46,8 @@ use arguments::{Command, CommandLine};
 /// thread that lives as long as the call (the main thread): the ranks are killed by the kernel when
 /// the thread that started them ends.
 ///
-/// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
+/// The exit code of `store` and `lighthouse` is 0 when they were told to end, and 1 when they
+/// cannot serve.
 ///
 /// The exit code of `run` is 0 when every rank ended with 0, the exit code of the rank that failed
 /// first (128 plus the signal's number if a signal ended it), 124 when its `--timeout` was over,
@@ -70,6 +73,7 @@ pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
     match command_line.command {
         Command::Run(arguments) => launch::run(*arguments),
         Command::Store(arguments) => serve::serve(&arguments),
+        Command::Lighthouse(arguments) => lighthouse::serve(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),

@@ -102,7 +102,7 @@ fn announcement(arguments: &StoreArguments, port: u16) -> String {
 }
 
 /// `host` as clients write it: "all addresses" is replaced by the one that leads to the network.
-fn reachable(host: &str) -> String {
+pub(crate) fn reachable(host: &str) -> String {
     let bracketed = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),

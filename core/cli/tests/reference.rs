@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// What there is to ask for help about.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 10] = [
     &[],
     &["run"],
     &["store"],
+    &["lighthouse"],
     &["bench"],
     &["bench", "store"],
     &["bench", "start"],

@@ -503,6 +503,11 @@ variables! {
             unset: "`ssh`",
             reader: "`polyrank run`"
         }
+        /// What replicas must know to ask a lighthouse.
+        POLYRANK_TOKEN { values: "8 to 1024 visible characters", unset: "it has none",
+            reader: "`polyrank lighthouse`" }
+        /// `1`: a lighthouse without a token may be reached from other hosts.
+        POLYRANK_INSECURE { values: "`1`", unset: "no", reader: "`polyrank lighthouse`" }
         /// The devices that this process may use: `-n gpu` counts them.
         CUDA_VISIBLE_DEVICES {
             values: "a list of numbers or names; empty or `-1`: none",

@@ -317,6 +317,17 @@ pub(crate) const ROOMS: &[Room] = &[
         forbidden: &["crate::predict", "crate::serve", "crate::arguments"],
         why: "what both need is neither's",
     },
+    Room { place: "core/quorum/src/rules", forbidden: IMPURE, why: "rules are pure" },
+    Room {
+        place: "core/quorum/src/rules",
+        forbidden: &["crate::lighthouse", "crate::client", "tonic", "axum", "hyper_util"],
+        why: "rules know neither who asks nor how",
+    },
+    Room {
+        place: "core/quorum/src",
+        forbidden: &["polyrank", "polyrank_cli", "clap"],
+        why: "who trains together does not depend on what they send",
+    },
     Room { place: "core/trace/src", forbidden: IMPURE, why: "what reads a trace is pure" },
     Room {
         place: "core/trace/src",

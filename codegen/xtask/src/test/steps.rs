@@ -78,6 +78,9 @@ fn install_programs(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if let Err(error) = setup::mpi_wheels(workspace, progress) {
         eprintln!("what needs MPI 5's ABI, or Open MPI 5, will be skipped: {error:#}");
     }
+    if let Err(error) = setup::torchft(workspace, progress) {
+        eprintln!("what needs torchft will be skipped: {error:#}");
+    }
     if let Err(error) = setup::slurm(workspace, progress) {
         eprintln!("what needs Slurm will be skipped: {error:#}");
     }
@@ -261,7 +264,7 @@ impl Tools<'_> {
         let steps = [
             step(
                 "programs",
-                "Chromium, MPI, Slurm, gdb and cargo-deny, as far as they can be had",
+                "Chromium, MPI, torchft, Slurm, gdb and cargo-deny, as far as they can be had",
                 &["setup"],
                 Action::Prepare(install_programs),
             ),

@@ -1,0 +1,163 @@
+//! The lighthouse: replicas ask it for a quorum, and people what it sees. gRPC and HTTP on one
+//! port.
+
+mod metrics;
+mod pages;
+mod service;
+mod state;
+mod status;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::access::Token;
+use crate::rules::QuorumOptions;
+use crate::serve;
+use state::State;
+
+/// The port of `torchft_lighthouse`.
+pub const DEFAULT_PORT: u16 = 29510;
+
+/// How a lighthouse is started.
+#[derive(Clone, Debug)]
+pub struct LighthouseOptions {
+    /// Where it listens; port 0 is any that is free.
+    pub address: SocketAddr,
+    /// What its rules depend on.
+    pub quorum: QuorumOptions,
+    /// How often the rules are asked when nobody joins.
+    pub quorum_tick: Duration,
+    /// What clients must know.
+    pub token: Option<Token>,
+    /// Whether it may be reached from other hosts without a token.
+    pub allows_strangers: bool,
+}
+
+impl Default for LighthouseOptions {
+    /// For this host alone, on torchft's port.
+    fn default() -> LighthouseOptions {
+        LighthouseOptions {
+            address: SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)),
+            quorum: QuorumOptions::default(),
+            quorum_tick: Duration::from_millis(100),
+            token: None,
+            allows_strangers: false,
+        }
+    }
+}
+
+/// Why a lighthouse does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Everybody could ask it.
+    #[error(
+        "{address} can be reached from other hosts: without a token, anybody there could join, \
+         delay and kill replicas\n\
+         give it and its replicas a token (POLYRANK_TOKEN), or set POLYRANK_INSECURE=1 where the \
+         network is trusted, as replicas of torchft need, which know no tokens"
+    )]
+    Open {
+        /// Where it would have listened.
+        address: SocketAddr,
+    },
+    /// An option has a value that cannot be.
+    #[error("{0}")]
+    Option(String),
+    /// The address cannot be had.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The system gives no thread, or nothing to wait with.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A lighthouse that runs on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Lighthouse {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lighthouse {
+    /// Starts it; when this returns, it listens.
+    ///
+    /// # Errors
+    /// It would be open to other hosts, the address cannot be had, or an option cannot be.
+    pub fn start(options: LighthouseOptions) -> Result<Lighthouse, StartError> {
+        check(&options)?;
+        let failed = |source| StartError::Listen { address: options.address, source };
+        let listener = TcpListener::bind(options.address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(listener).map_err(failed)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let tick = options.quorum_tick;
+        let state = Arc::new(State::new(options));
+        let router = pages::router(state.clone());
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    // Dropped or told: both end it.
+                    _ = stopped => {}
+                    () = serve::serve(listener, router) => {}
+                    () = state.tick_every(tick) => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("lighthouse".to_owned()).spawn(run)?;
+        tracing::info!("the lighthouse listens at {address}");
+        Ok(Lighthouse { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Lighthouse {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed by the thread itself.
+            drop(thread.join());
+        }
+    }
+}
+
+fn check(options: &LighthouseOptions) -> Result<(), StartError> {
+    let LighthouseOptions { address, quorum, quorum_tick, token, allows_strangers } = options;
+    let positive = [
+        ("min_replicas", quorum.min_replicas == 0),
+        ("max_replicas", quorum.max_replicas == 0),
+        ("heartbeat_timeout", quorum.heartbeat_timeout.is_zero()),
+        ("quorum_tick", quorum_tick.is_zero()),
+    ];
+    if let Some((name, _)) = positive.iter().find(|(_, is_zero)| *is_zero) {
+        return Err(StartError::Option(format!("{name} must be more than 0")));
+    }
+    let (min, max) = (quorum.min_replicas, quorum.max_replicas);
+    if min > max {
+        let message = format!("min_replicas is {min}, more than the {max} replicas there may be");
+        return Err(StartError::Option(message));
+    }
+    if !address.ip().to_canonical().is_loopback() && token.is_none() && !allows_strangers {
+        return Err(StartError::Open { address: *address });
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The manager of a replica group: asks the lighthouse for all its ranks, when all of them have
+//! asked, and says whether all want to commit a step. The service of torchft's managers.
+//!
+//! Where torchft's own compares no steps, this one tells all ranks who is at which; and a call of
+//! the lighthouse that fails is told to all, while torchft's leaves them waiting.
+
+mod round;
+mod service;
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::service::Routes;
+
+use crate::access::Token;
+use crate::client::{ClientOptions, LighthouseClient, QuorumError};
+use crate::lighthouse::StartError;
+use crate::proto::manager_service_server::ManagerServiceServer;
+use crate::{member, serve};
+use service::Service;
+
+/// How long a heartbeat may take.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What is called when the replica is told to end, with the reason.
+pub type OnKill = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How a manager is started.
+#[derive(Clone)]
+pub struct ManagerOptions {
+    /// Unique among the replicas of the job, also after a new start.
+    pub replica_id: String,
+    /// `http://host:port` of the lighthouse.
+    pub lighthouse: String,
+    /// Where it listens; port 0 is any that is free.
+    pub bind: SocketAddr,
+    /// The name or address under which others reach it.
+    pub hostname: String,
+    /// The store in which ranks may meet.
+    pub store_address: String,
+    /// Ranks of the replica group.
+    pub world_size: usize,
+    /// How often the lighthouse is told that the replica is alive.
+    pub heartbeat_interval: Duration,
+    /// How long a lighthouse that is not there is waited for.
+    pub connect_timeout: Duration,
+    /// What the lighthouse was started with, and what the ranks must know.
+    pub token: Option<Token>,
+    /// Whether it may be reached from other hosts without a token.
+    pub allows_strangers: bool,
+    /// What `Kill` does; usually it ends the process with 1.
+    pub on_kill: OnKill,
+}
+
+impl fmt::Debug for ManagerOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ManagerOptions { replica_id, lighthouse, bind, world_size, .. } = self;
+        let mut shown = formatter.debug_struct("ManagerOptions");
+        shown.field("replica_id", replica_id).field("lighthouse", lighthouse);
+        shown.field("bind", bind).field("world_size", world_size).finish_non_exhaustive()
+    }
+}
+
+impl ManagerOptions {
+    /// For a replica of one rank on this host, with what torchft's managers have otherwise.
+    #[must_use]
+    pub fn new(replica_id: &str, lighthouse: &str) -> ManagerOptions {
+        ManagerOptions {
+            replica_id: replica_id.to_owned(),
+            lighthouse: lighthouse.to_owned(),
+            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            hostname: "127.0.0.1".to_owned(),
+            store_address: String::new(),
+            world_size: 1,
+            heartbeat_interval: Duration::from_millis(100),
+            connect_timeout: Duration::from_secs(60),
+            token: None,
+            allows_strangers: false,
+            on_kill: Arc::new(|_| std::process::exit(1)),
+        }
+    }
+}
+
+/// Why a manager does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// It cannot listen, or an option cannot be.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The lighthouse is not there.
+    #[error("the lighthouse: {0}")]
+    Lighthouse(#[from] QuorumError),
+}
+
+/// A manager that runs on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct ManagerServer {
+    address: String,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ManagerServer {
+    /// Starts it; when this returns, it listens, and has reached the lighthouse.
+    ///
+    /// # Errors
+    /// It would be open to other hosts, cannot listen, or the lighthouse is not there.
+    pub fn start(options: ManagerOptions) -> Result<ManagerServer, ManagerError> {
+        check(&options)?;
+        let failed = |source| StartError::Listen { address: options.bind, source };
+        let listener = TcpListener::bind(options.bind).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let address = format!("http://{}:{port}", options.hostname);
+        let builder = &mut tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().map_err(StartError::System)?;
+        let (stop, stopped) = oneshot::channel();
+        let (started, outcome) = std::sync::mpsc::channel();
+        let own = address.clone();
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = run(options, listener, own, started) => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("manager".to_owned()).spawn(run);
+        let thread = thread.map_err(StartError::System)?;
+        let server = ManagerServer { address, stop: Some(stop), thread: Some(thread) };
+        match outcome.recv() {
+            Ok(outcome) => outcome.map(|()| server),
+            Err(_) => Err(StartError::Option("the manager's thread has panicked".into()).into()),
+        }
+    }
+
+    /// Where others reach it.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+impl Drop for ManagerServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed by the thread itself.
+            drop(thread.join());
+        }
+    }
+}
+
+fn check(options: &ManagerOptions) -> Result<(), StartError> {
+    member::check_id(&options.replica_id).map_err(StartError::Option)?;
+    if options.world_size == 0 || options.heartbeat_interval.is_zero() {
+        let message = "world_size and heartbeat_interval must be more than 0";
+        return Err(StartError::Option(message.to_owned()));
+    }
+    let is_local = options.bind.ip().to_canonical().is_loopback();
+    if !is_local && options.token.is_none() && !options.allows_strangers {
+        return Err(StartError::Open { address: options.bind });
+    }
+    Ok(())
+}
+
+async fn run(
+    options: ManagerOptions,
+    listener: TcpListener,
+    address: String,
+    started: std::sync::mpsc::Sender<Result<(), ManagerError>>,
+) {
+    let connect =
+        ClientOptions { connect_timeout: options.connect_timeout, token: options.token.clone() };
+    let prepared = async {
+        let lighthouse = LighthouseClient::connect(&options.lighthouse, connect).await?;
+        let failed = |source| StartError::Listen { address: options.bind, source };
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        Ok::<_, ManagerError>((lighthouse, listener))
+    };
+    let (lighthouse, listener) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    let (id, every) = (options.replica_id.clone(), options.heartbeat_interval);
+    let service = Service::new(options, lighthouse.clone(), address);
+    let service = ManagerServiceServer::new(service).max_decoding_message_size(member::MAX_REQUEST);
+    let router = Routes::new(service).prepare().into_axum_router();
+    // Nobody waits for it any longer if this fails.
+    drop(started.send(Ok(())));
+    tokio::join!(serve::serve(listener, router), heartbeats(lighthouse, id, every));
+}
+
+/// Tells the lighthouse again and again that the replica is alive. One that has gone is connected
+/// to anew by the next call.
+async fn heartbeats(lighthouse: LighthouseClient, replica_id: String, every: Duration) {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was_heard = true;
+    loop {
+        ticks.tick().await;
+        let outcome = lighthouse.heartbeat(&replica_id, HEARTBEAT_LIMIT).await;
+        match &outcome {
+            Err(error) if was_heard => tracing::warn!("{replica_id}: the lighthouse: {error}"),
+            Ok(()) if !was_heard => tracing::info!("{replica_id}: the lighthouse is back"),
+            _ => {}
+        }
+        was_heard = outcome.is_ok();
+    }
+}
