@@ -60,8 +60,14 @@ pub(super) fn ask(
 struct LookAtMissing<'a> {
     client: &'a Client,
     keys: &'a [&'a str],
-    /// A look that is under way, what it has found, and until when it may take.
-    open: Option<(Pin<Box<dyn Future<Output = Result<()>> + 'a>>, Rc<RefCell<Seen>>, Deadline)>,
+    open: Option<OpenLook<'a>>,
+}
+
+/// A look that is under way.
+struct OpenLook<'a> {
+    look: Pin<Box<dyn Future<Output = Result<()>> + 'a>>,
+    seen: Rc<RefCell<Seen>>,
+    limit: Deadline,
 }
 
 /// What a look has found so far.
@@ -81,9 +87,10 @@ impl<'a> LookAtMissing<'a> {
         if self.open.is_none() && awaited_keys::is_due() {
             let seen = Rc::<RefCell<Seen>>::default();
             let look = Box::pin(look(self.client, self.keys, seen.clone()));
-            self.open = Some((look, seen, Deadline::uninterrupted(LOOK_LIMIT)));
+            let limit = Deadline::uninterrupted(LOOK_LIMIT);
+            self.open = Some(OpenLook { look, seen, limit });
         }
-        let Some((look, seen, limit)) = &mut self.open else { return };
+        let Some(OpenLook { look, seen, limit }) = &mut self.open else { return };
         let is_over = look.as_mut().poll(context).is_ready();
         if !is_over && limit.remaining().is_some_and(|left| !left.is_zero()) {
             return;
