@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::access::Token;
 use crate::rules::QuorumOptions;
-use crate::serve;
+use crate::serve::{self, ConnectionLimits, Versions};
 use state::State;
 
 /// The port of `torchft_lighthouse`.
@@ -35,6 +35,11 @@ pub struct LighthouseOptions {
     pub token: Option<Token>,
     /// Whether it may be reached from other hosts without a token.
     pub allows_strangers: bool,
+    /// How many connections there may be.
+    pub connections: ConnectionLimits,
+    /// The id before that of its first quorum; without one, the seconds since 1970, so that a
+    /// lighthouse that is started anew does not make quorums of ids that there were.
+    pub quorum_ids_after: Option<i64>,
 }
 
 impl Default for LighthouseOptions {
@@ -46,6 +51,8 @@ impl Default for LighthouseOptions {
             quorum_tick: Duration::from_millis(100),
             token: None,
             allows_strangers: false,
+            connections: ConnectionLimits::default(),
+            quorum_ids_after: None,
         }
     }
 }
@@ -105,7 +112,7 @@ impl Lighthouse {
             tokio::net::TcpListener::from_std(listener).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel();
-        let tick = options.quorum_tick;
+        let (tick, limits) = (options.quorum_tick, options.connections);
         let state = Arc::new(State::new(options));
         let router = pages::router(state.clone());
         let run = move || {
@@ -113,7 +120,7 @@ impl Lighthouse {
                 tokio::select! {
                     // Dropped or told: both end it.
                     _ = stopped => {}
-                    () = serve::serve(listener, router) => {}
+                    () = serve::serve(listener, router, Versions::Both, limits) => {}
                     () = state.tick_every(tick) => {}
                 }
             });
@@ -141,12 +148,15 @@ impl Drop for Lighthouse {
 }
 
 fn check(options: &LighthouseOptions) -> Result<(), StartError> {
-    let LighthouseOptions { address, quorum, quorum_tick, token, allows_strangers } = options;
+    let LighthouseOptions { address, quorum, quorum_tick, token, allows_strangers, .. } = options;
     let positive = [
         ("min_replicas", quorum.min_replicas == 0),
         ("max_replicas", quorum.max_replicas == 0),
         ("heartbeat_timeout", quorum.heartbeat_timeout.is_zero()),
         ("quorum_tick", quorum_tick.is_zero()),
+        ("connections.all", options.connections.all == 0),
+        ("connections.of_one_address", options.connections.of_one_address == 0),
+        ("connections.first_request", options.connections.first_request.is_zero()),
     ];
     if let Some((name, _)) = positive.iter().find(|(_, is_zero)| *is_zero) {
         return Err(StartError::Option(format!("{name} must be more than 0")));
