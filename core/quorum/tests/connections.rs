@@ -188,3 +188,16 @@ async fn ids_of_quorums_go_on_where_no_lighthouse_before_it_was() {
     let id = client(served.address()).await.quorum(member("a"), LIMIT).await.unwrap().quorum_id;
     assert!(u64::try_from(id).unwrap() > before, "{id}");
 }
+
+#[test]
+fn the_end_of_a_lighthouse_is_waited_for() {
+    let served = lighthouse(any_port(), LIMIT);
+    let stop = served.stopper();
+    let address = served.address();
+    let waits = thread::spawn(move || served.wait());
+    TcpStream::connect(address).unwrap();
+    assert!(!waits.is_finished());
+    stop.stop();
+    waits.join().unwrap();
+    TcpStream::connect(address).unwrap_err();
+}

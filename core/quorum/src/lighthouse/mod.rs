@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 use crate::access::Token;
 use crate::rules::QuorumOptions;
@@ -91,8 +91,19 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Lighthouse {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Stop,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Ends a lighthouse, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Notify>);
+
+impl Stop {
+    /// It ends soon.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Lighthouse {
@@ -111,15 +122,15 @@ impl Lighthouse {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(failed)?
         };
-        let (stop, stopped) = oneshot::channel();
+        let stop = Stop::default();
+        let stopped = stop.clone();
         let (tick, limits) = (options.quorum_tick, options.connections);
         let state = Arc::new(State::new(options));
         let router = pages::router(state.clone());
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // Dropped or told: both end it.
-                    _ = stopped => {}
+                    () = stopped.0.notified() => {}
                     () = serve::serve(listener, router, Versions::Both, limits) => {}
                     () = state.tick_every(tick) => {}
                 }
@@ -127,7 +138,7 @@ impl Lighthouse {
         };
         let thread = thread::Builder::new().name("lighthouse".to_owned()).spawn(run)?;
         tracing::info!("the lighthouse listens at {address}");
-        Ok(Lighthouse { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Lighthouse { address, stop, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -135,15 +146,30 @@ impl Lighthouse {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for Lighthouse {
-    fn drop(&mut self) {
-        drop(self.stop.take());
+    /// What ends it while somebody waits for its end.
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Waits until it ends: by its [`Stop`], or because it has failed.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic has been printed by the thread itself.
             drop(thread.join());
         }
+    }
+}
+
+impl Drop for Lighthouse {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.join();
     }
 }
 
