@@ -216,6 +216,24 @@ fn a_replica_is_told_to_end_by_its_manager() {
 }
 
 #[test]
+fn a_replica_that_only_asks_can_be_told_to_end() {
+    let (address, told) = manager();
+    let mut options = options(None);
+    options.quorum.min_replicas = 2;
+    let lighthouse = Lighthouse::start(options).unwrap();
+    thread::scope(|scope| {
+        let member_a = member("a", &format!("http://{address}"));
+        let waits = scope.spawn(|| train(&lighthouse, member_a, None));
+        while ask(&lighthouse, "POST /replica/a/kill HTTP/1.1", &[]).status == 404 {
+            thread::yield_now();
+        }
+        told.recv().unwrap();
+        train(&lighthouse, member("b", ""), None);
+        waits.join().unwrap();
+    });
+}
+
+#[test]
 fn a_manager_that_is_not_there_is_said_to_be_so() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let lighthouse = start(None);
