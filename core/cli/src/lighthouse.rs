@@ -4,6 +4,8 @@
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -29,7 +31,8 @@ Examples:
 
 At the same address: / is a page that renews itself, /status is JSON, /metrics is OpenMetrics, and
 POST /replica/ID/kill has a replica end. The options of torchft_lighthouse are understood, too:
---min_replicas, --join_timeout_ms, --quorum_tick_ms, --heartbeat_timeout_ms.";
+--min_replicas, --join_timeout_ms, --quorum_tick_ms, --heartbeat_timeout_ms. Unlike there, a
+join timeout that is not given is 30 s, and --min_replicas 0 is refused.";
 
 /// The options of `polyrank lighthouse`.
 #[derive(Args)]
@@ -43,8 +46,9 @@ pub(crate) struct LighthouseArguments {
     /// Fewest replicas that may train, unless all of the last quorum ask again
     #[arg(long, alias = "min_replicas", value_name = "N")]
     min_replicas: u32,
-    /// How long replicas that ask wait for those that are alive and do not
-    #[arg(long, value_name = "SECONDS", value_parser = duration, default_value = "60")]
+    /// How long replicas that ask wait for those that are alive and do not: less than the limit of
+    /// their calls, which is 60 s in torchft
+    #[arg(long, value_name = "SECONDS", value_parser = duration, default_value = "30")]
     join_timeout: Duration,
     /// How often it looks whether somebody has been waited for long enough, or fell silent
     #[arg(long, value_name = "SECONDS", value_parser = duration, default_value = "0.1")]
@@ -86,16 +90,26 @@ pub(crate) fn serve(arguments: &LighthouseArguments) -> i32 {
     };
     // It continues if nobody reads this.
     let _ = std::io::stdout().write_all(announcement(lighthouse.address()).as_bytes());
-    match signals {
-        Ok(mut signals) => {
-            signals.forever().next();
-            0
-        }
+    let mut signals = match signals {
+        Ok(signals) => signals,
         Err(error) => {
             say(&format!("signals cannot be waited for: {error}"));
-            1
+            return 1;
         }
+    };
+    let was_told = Arc::new(AtomicBool::new(false));
+    let (stop, tells) = (lighthouse.stopper(), was_told.clone());
+    std::thread::spawn(move || {
+        signals.forever().next();
+        tells.store(true, Ordering::Release);
+        stop.stop();
+    });
+    lighthouse.wait();
+    if was_told.load(Ordering::Acquire) {
+        return 0;
     }
+    say("the lighthouse has failed, and ends");
+    1
 }
 
 fn say(message: &str) {
@@ -123,6 +137,7 @@ fn start(arguments: &LighthouseArguments) -> Result<Lighthouse, String> {
         quorum_tick: milliseconds(torchft.quorum_tick_ms, arguments.quorum_tick),
         token: token(arguments)?,
         allows_strangers: variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1"),
+        ..LighthouseOptions::default()
     };
     Lighthouse::start(options).map_err(|error| error.to_string())
 }

@@ -27,6 +27,7 @@ fn it_says_where_it_is_and_serves_until_it_is_told_to_end() {
         assert_eq!(served.url(), url);
         assert_eq!(served.lines[2], format!("status page: {url}/"));
         assert_eq!(served.status()["options"]["min_replicas"], 2);
+        assert_eq!(served.status()["options"]["join_timeout_seconds"], 30.0);
         let (status, page) = served.ask("GET /", "");
         assert!(status.ends_with("200 OK") && page.contains("<title>polyrank lighthouse"));
         kill_process(Pid::from_child(&served.child), signal).unwrap();

@@ -3,17 +3,18 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Status, TimeoutExpired};
 
 use crate::access::Token;
 use crate::proto::lighthouse_service_client::LighthouseServiceClient;
 use crate::proto::manager_service_client::ManagerServiceClient;
 use crate::proto::{
-    CheckpointMetadataRequest, KillRequest, LighthouseHeartbeatRequest, LighthouseQuorumRequest,
+    CheckpointMetadataRequest, LighthouseHeartbeatRequest, LighthouseQuorumRequest,
     ManagerQuorumRequest, ManagerQuorumResponse, Quorum, QuorumMember, ShouldCommitRequest,
 };
 
@@ -94,8 +95,15 @@ pub enum QuorumError {
 #[derive(Clone, Debug)]
 pub struct LighthouseClient {
     address: String,
-    service: LighthouseServiceClient<Channel>,
+    service: Arc<Mutex<Connected>>,
     token: Option<Token>,
+}
+
+/// A connection, and how many there were before it.
+#[derive(Clone, Debug)]
+struct Connected {
+    number: u64,
+    service: LighthouseServiceClient<Channel>,
 }
 
 impl LighthouseClient {
@@ -109,7 +117,8 @@ impl LighthouseClient {
         options: ClientOptions,
     ) -> Result<LighthouseClient, QuorumError> {
         let channel = connect(address, options.connect_timeout).await?;
-        let service = LighthouseServiceClient::new(channel);
+        let connected = Connected { number: 0, service: LighthouseServiceClient::new(channel) };
+        let service = Arc::new(Mutex::new(connected));
         Ok(LighthouseClient { address: address.to_owned(), service, token: options.token })
     }
 
@@ -123,14 +132,14 @@ impl LighthouseClient {
         member: QuorumMember,
         limit: Duration,
     ) -> Result<Quorum, QuorumError> {
-        let until = Instant::now() + limit;
+        let until = after(limit);
         let mut pauses = Pauses::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let request = LighthouseQuorumRequest { requester: Some(member.clone()) };
             let request = with_token(request, self.token.as_ref(), left);
-            let mut service = self.service.clone();
-            let answer = match timeout(left + GRACE, service.quorum(request)).await {
+            let mut service = self.connected().service;
+            let answer = match timeout(left.saturating_add(GRACE), service.quorum(request)).await {
                 Ok(Ok(answer)) => answer.into_inner().quorum,
                 Ok(Err(status)) => {
                     let pause = pauses.next();
@@ -140,9 +149,9 @@ impl LighthouseClient {
                         sleep(pause).await;
                         continue;
                     }
-                    return Err(self.error(&status));
+                    return Err(error(&self.address, &status, limit));
                 }
-                Err(_) => return Err(self.silent(limit)),
+                Err(_) => return Err(silent(&self.address, limit)),
             };
             return answer.ok_or_else(|| QuorumError::Other {
                 code: Code::Internal,
@@ -151,26 +160,40 @@ impl LighthouseClient {
         }
     }
 
-    /// Says that the replica is alive.
+    /// Says that the replica is alive. If that fails, the next call is made over a new connection.
     ///
     /// # Errors
     /// It did not arrive in time, or the lighthouse does not take it.
     pub async fn heartbeat(&self, replica_id: &str, limit: Duration) -> Result<(), QuorumError> {
         let request = LighthouseHeartbeatRequest { replica_id: replica_id.to_owned() };
         let request = with_token(request, self.token.as_ref(), limit);
-        let mut service = self.service.clone();
-        match timeout(limit + GRACE, service.heartbeat(request)).await {
-            Ok(answer) => answer.map(drop).map_err(|status| self.error(&status)),
-            Err(_) => Err(self.silent(limit)),
+        let Connected { number, mut service } = self.connected();
+        let outcome = match timeout(limit.saturating_add(GRACE), service.heartbeat(request)).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(status)) => error(&self.address, &status, limit),
+            Err(_) => silent(&self.address, limit),
+        };
+        if matches!(outcome, QuorumError::Deadline(_) | QuorumError::Lost { .. }) {
+            self.leave(number);
         }
+        Err(outcome)
     }
 
-    fn silent(&self, limit: Duration) -> QuorumError {
-        silent(&self.address, limit)
+    fn connected(&self) -> Connected {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn error(&self, status: &Status) -> QuorumError {
-        error(&self.address, status)
+    /// The next call connects anew, rather than by this connection: the host at its other end may
+    /// have vanished, and closed nothing.
+    fn leave(&self, number: u64) {
+        // It was one when this client was made.
+        let Ok(endpoint) = endpoint(&self.address) else { return };
+        let mut connected = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+        if connected.number == number {
+            let service =
+                LighthouseServiceClient::new(endpoint.connect_timeout(PAUSES.1).connect_lazy());
+            *connected = Connected { number: number + 1, service };
+        }
     }
 }
 
@@ -247,9 +270,9 @@ impl ManagerClient {
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
         limit: Duration,
     ) -> Result<T, QuorumError> {
-        match timeout(limit + GRACE, call).await {
+        match timeout(limit.saturating_add(GRACE), call).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(error(&self.address, &status)),
+            Ok(Err(status)) => Err(error(&self.address, &status, limit)),
             Err(_) => Err(silent(&self.address, limit)),
         }
     }
@@ -260,10 +283,11 @@ fn silent(address: &str, limit: Duration) -> QuorumError {
     QuorumError::Deadline(format!("{address} has not answered in {seconds} s"))
 }
 
-fn error(address: &str, status: &Status) -> QuorumError {
+fn error(address: &str, status: &Status, limit: Duration) -> QuorumError {
     let message = words(status);
     match status.code() {
-        Code::DeadlineExceeded | Code::Cancelled => QuorumError::Deadline(message),
+        _ if is_over(status) => silent(address, limit),
+        Code::DeadlineExceeded => QuorumError::Deadline(message),
         Code::Unauthenticated | Code::PermissionDenied => QuorumError::Denied(message),
         Code::InvalidArgument | Code::ResourceExhausted | Code::FailedPrecondition => {
             QuorumError::Refused(message)
@@ -273,39 +297,10 @@ fn error(address: &str, status: &Status) -> QuorumError {
     }
 }
 
-/// Has the replica of this manager end.
-///
-/// # Errors
-/// It cannot be told; the reason in words.
-pub(crate) async fn kill(
-    address: &str,
-    token: Option<&Token>,
-    message: &str,
-    limit: Duration,
-) -> Result<(), String> {
-    // Nobody is waited for: who is not there needs not to be killed.
-    let endpoint = endpoint(address).map_err(|error| error.to_string())?.connect_timeout(limit);
-    let connected = match timeout(limit, endpoint.connect()).await {
-        Ok(connected) => connected.map_err(|error| format!("{address}: {}", chain(&error)))?,
-        Err(_) => return Err(format!("{address}: no answer in time")),
-    };
-    let request = with_token(KillRequest { msg: message.to_owned() }, token, limit);
-    let told = ManagerServiceClient::new(connected).kill(request).await;
-    match told {
-        Ok(_) => Ok(()),
-        // It has ended before it could answer.
-        Err(status) if status.source().is_some() && status.code() != Code::DeadlineExceeded => {
-            tracing::debug!("{address} was told to end, and has: {}", words(&status));
-            Ok(())
-        }
-        Err(status) => Err(words(&status)),
-    }
-}
-
 /// Connects, and waits so long for somebody to be there.
 async fn connect(address: &str, limit: Duration) -> Result<Channel, QuorumError> {
     let endpoint = endpoint(address)?;
-    let until = Instant::now() + limit;
+    let until = after(limit);
     let mut pauses = Pauses::new();
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -326,7 +321,7 @@ async fn connect(address: &str, limit: Duration) -> Result<Channel, QuorumError>
     }
 }
 
-fn endpoint(address: &str) -> Result<Endpoint, QuorumError> {
+pub(crate) fn endpoint(address: &str) -> Result<Endpoint, QuorumError> {
     let wrong = |why: String| QuorumError::Address { address: address.to_owned(), why };
     let url = match address.split_once("://") {
         None => format!("http://{address}"),
@@ -340,7 +335,7 @@ fn endpoint(address: &str) -> Result<Endpoint, QuorumError> {
         .keep_alive_while_idle(true))
 }
 
-fn with_token<T>(message: T, token: Option<&Token>, limit: Duration) -> Request<T> {
+pub(crate) fn with_token<T>(message: T, token: Option<&Token>, limit: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(limit);
     // What is in a token can be in a header.
@@ -354,10 +349,27 @@ fn with_token<T>(message: T, token: Option<&Token>, limit: Duration) -> Request<
 fn is_lost(status: &Status) -> bool {
     let is_of_transport =
         status.source().is_some_and(|source| source.is::<tonic::transport::Error>());
-    status.code() == Code::Unavailable || (status.code() == Code::Unknown && is_of_transport)
+    match status.code() {
+        Code::Unavailable => true,
+        Code::Unknown => is_of_transport,
+        Code::Cancelled => !is_over(status),
+        _ => false,
+    }
 }
 
-fn words(status: &Status) -> String {
+/// Whether it is tonic's own clock, here or there, that has ended the call. Otherwise a call that is
+/// cancelled is one whose connection has ended: nobody cancels it here.
+fn is_over(status: &Status) -> bool {
+    status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string()
+}
+
+/// The moment after so long; one that no clock has is taken as a year from now.
+fn after(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or(now + Duration::from_secs(365 * 24 * 3600))
+}
+
+pub(crate) fn words(status: &Status) -> String {
     match status.source() {
         Some(source) => format!("{}: {}", status.message(), chain(source)),
         None => status.message().to_owned(),
@@ -365,7 +377,7 @@ fn words(status: &Status) -> String {
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

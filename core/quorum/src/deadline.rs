@@ -9,10 +9,19 @@ const NAME: &str = "grpc-timeout";
 /// What is kept back, so that the caller has the answer, and the reason in it, before it gives up.
 const MAX_KEPT_BACK: Duration = Duration::from_millis(100);
 
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// As the caller said it.
+    pub(crate) asked: Duration,
+    /// What is kept to: a little less.
+    pub(crate) kept: Duration,
+}
+
 /// How long an answer may take. A header that says nothing is taken as none.
-pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
-    let limit = parse(headers.get(NAME)?.to_str().ok()?)?;
-    Some(limit - (limit / 10).min(MAX_KEPT_BACK))
+pub(crate) fn of(headers: &HeaderMap) -> Option<Limit> {
+    let asked = parse(headers.get(NAME)?.to_str().ok()?)?;
+    Some(Limit { asked, kept: asked - (asked / 10).min(MAX_KEPT_BACK) })
 }
 
 /// At most eight digits and a unit.

@@ -22,15 +22,18 @@ mod generated {
     #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
     pub(crate) mod torchft;
 }
+mod kill;
 pub mod lighthouse;
 pub mod manager;
 mod member;
 pub mod proto;
 pub mod rules;
 mod serve;
+mod words;
 
 pub use access::Token;
 pub use client::{ClientOptions, LighthouseClient, ManagerClient, QuorumError};
 pub use lighthouse::{Lighthouse, LighthouseOptions, StartError};
 pub use manager::{ManagerError, ManagerOptions, ManagerServer};
 pub use rules::QuorumOptions;
+pub use serve::ConnectionLimits;

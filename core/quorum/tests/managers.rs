@@ -19,6 +19,7 @@ fn lighthouse(min_replicas: usize) -> Lighthouse {
     let mut options = LighthouseOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         quorum_tick: Duration::from_millis(5),
+        quorum_ids_after: Some(0),
         ..LighthouseOptions::default()
     };
     options.quorum.min_replicas = min_replicas;
@@ -113,6 +114,23 @@ async fn a_lighthouse_that_has_no_quorum_is_told_to_all_ranks_with_its_reason() 
 }
 
 #[tokio::test]
+async fn of_many_ranks_the_first_are_named() {
+    let lighthouse = lighthouse(1);
+    let manager = manager("a", &lighthouse, 20);
+    let client = client(&manager).await;
+    let Err(QuorumError::Deadline(why)) = client.quorum(asks(1, 5), SHORT).await else { panic!() };
+    assert!(why.ends_with(": 0, 2, 3, 4, 5, 6, 7, 8 and 11 more"), "{why}");
+    let calls = (0..20).map(|rank| {
+        let client = client.clone();
+        tokio::spawn(async move { client.should_commit(rank, rank, true, LIMIT).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        let why = refusal(call.await.unwrap());
+        assert!(why.ends_with(" 6: 6, 7: 7 and 12 more)"), "{why}");
+    }
+}
+
+#[tokio::test]
 async fn a_step_is_committed_if_all_ranks_want_it() {
     let lighthouse = lighthouse(1);
     let manager = manager("a", &lighthouse, 2);
@@ -172,6 +190,28 @@ fn the_page_of_the_lighthouse_ends_a_replica_by_our_manager() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(telling.recv().unwrap().contains("page"));
+}
+
+#[test]
+fn a_page_of_a_browser_cannot_end_a_replica() {
+    use std::io::{Read, Write};
+    let lighthouse = lighthouse(1);
+    let (told, telling) = channel();
+    let options = ManagerOptions {
+        on_kill: Arc::new(move |message| told.send(message.to_owned()).unwrap()),
+        ..ManagerOptions::new("a", &lighthouse.address().to_string())
+    };
+    let manager = ManagerServer::start(options).unwrap();
+    let address = manager.address().strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let request = "POST /torchft.ManagerService/Kill HTTP/1.1\r\nHost: localhost\r\n\
+                   Content-Type: text/plain\r\nContent-Length: 5\r\nConnection: close\r\n\r\n\
+                   \0\0\0\0\0";
+    stream.write_all(request.as_bytes()).unwrap();
+    // An error, or the end.
+    drop(stream.read_to_end(&mut Vec::new()));
+    drop(manager);
+    assert!(telling.recv().is_err(), "it was told to end");
 }
 
 #[test]

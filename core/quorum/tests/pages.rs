@@ -2,7 +2,7 @@
 //! who gets nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -24,14 +24,19 @@ use tonic::{Request, Response, Status};
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn start(token: Option<&str>) -> Lighthouse {
+    Lighthouse::start(options(token)).unwrap()
+}
+
+fn options(token: Option<&str>) -> LighthouseOptions {
     let token = token.map(|token| Token::new(token).unwrap());
     let mut options = LighthouseOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         token,
+        quorum_ids_after: Some(0),
         ..LighthouseOptions::default()
     };
     options.quorum.heartbeat_timeout = LIMIT;
-    Lighthouse::start(options).unwrap()
+    options
 }
 
 /// The status, the headers and the body of an answer.
@@ -211,6 +216,24 @@ fn a_replica_is_told_to_end_by_its_manager() {
 }
 
 #[test]
+fn a_replica_that_only_asks_can_be_told_to_end() {
+    let (address, told) = manager();
+    let mut options = options(None);
+    options.quorum.min_replicas = 2;
+    let lighthouse = Lighthouse::start(options).unwrap();
+    thread::scope(|scope| {
+        let member_a = member("a", &format!("http://{address}"));
+        let waits = scope.spawn(|| train(&lighthouse, member_a, None));
+        while ask(&lighthouse, "POST /replica/a/kill HTTP/1.1", &[]).status == 404 {
+            thread::yield_now();
+        }
+        told.recv().unwrap();
+        train(&lighthouse, member("b", ""), None);
+        waits.join().unwrap();
+    });
+}
+
+#[test]
 fn a_manager_that_is_not_there_is_said_to_be_so() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let lighthouse = start(None);
@@ -232,6 +255,59 @@ fn pages_of_other_sites_and_other_names_of_this_host_get_nothing() {
     assert_eq!(answer.status, 200);
     assert_eq!(ask(&lighthouse, "GET /nothing HTTP/1.1", &[]).status, 404);
     assert_eq!(ask(&lighthouse, "GET /replica/a/kill HTTP/1.1", &[]).status, 405);
+}
+
+#[test]
+fn what_a_request_says_of_its_content_lets_in_no_other_site() {
+    let lighthouse = start(None);
+    let grpc = "Content-Type: application/grpc";
+    for (line, status) in [
+        ("GET /status HTTP/1.1", 403),
+        ("POST /replica/a/kill HTTP/1.1", 403),
+        ("POST /torchft.LighthouseService/Heartbeat HTTP/1.1", 505),
+    ] {
+        let answer = ask(&lighthouse, line, &["Host: example.org", grpc]);
+        assert_eq!(answer.status, status, "{line}: {}", answer.body);
+    }
+    let origin = "Origin: https://example.org";
+    let answer = ask(&lighthouse, "POST /replica/a/kill HTTP/1.1", &[origin, grpc]);
+    assert_eq!(answer.status, 403, "{}", answer.body);
+}
+
+#[test]
+fn who_is_not_let_in_in_time_is_closed_and_who_waits_for_a_quorum_is_not() {
+    let mut options = options(Some("correct-horse"));
+    options.connections.first_request = Duration::from_millis(200);
+    options.quorum.min_replicas = 2;
+    let lighthouse = Lighthouse::start(options).unwrap();
+    let token = "Authorization: Bearer correct-horse";
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| train(&lighthouse, member("a", ""), Some("correct-horse")));
+        let asked = "polyrank_lighthouse_quorum_requests_total 1";
+        while !ask(&lighthouse, "GET /metrics HTTP/1.1", &[token]).body.contains(asked) {
+            thread::yield_now();
+        }
+        let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        let denied = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let words = [&b""[..], b"PRI * HT", settings, b"GET / HT", denied];
+        let others = words.map(|words| {
+            let mut stream = TcpStream::connect(lighthouse.address()).unwrap();
+            stream.write_all(words).unwrap();
+            stream
+        });
+        for mut stream in others {
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            match stream.read_to_end(&mut Vec::new()) {
+                Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+                _ => {}
+            }
+        }
+        // The call of a came before them, and is not closed: its client would ask anew.
+        train(&lighthouse, member("b", ""), Some("correct-horse"));
+        waits.join().unwrap();
+    });
+    let metrics = ask(&lighthouse, "GET /metrics HTTP/1.1", &[token]).body;
+    assert!(metrics.contains("polyrank_lighthouse_quorum_requests_total 2"), "{metrics}");
 }
 
 #[test]

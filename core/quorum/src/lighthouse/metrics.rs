@@ -40,7 +40,7 @@ pub(super) fn text(status: &Status, counts: &Counts) -> String {
     #[allow(clippy::cast_precision_loss)]
     let of_replicas: [(&str, &str, Value); 4] = [
         ("replica_heartbeat_age_seconds", "Since the last heartbeat", |it| {
-            Some(it.heartbeat_age_seconds)
+            it.heartbeat_age_seconds
         }),
         ("replica_up", "Whether the replica is alive", |it| Some(f64::from(u8::from(it.is_alive)))),
         ("replica_waiting_seconds", "How long it has asked for a quorum", |it| it.waits_seconds),

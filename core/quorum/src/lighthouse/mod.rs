@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 use crate::access::Token;
 use crate::rules::QuorumOptions;
-use crate::serve;
+use crate::serve::{self, ConnectionLimits, Versions};
 use state::State;
 
 /// The port of `torchft_lighthouse`.
@@ -35,6 +35,11 @@ pub struct LighthouseOptions {
     pub token: Option<Token>,
     /// Whether it may be reached from other hosts without a token.
     pub allows_strangers: bool,
+    /// How many connections there may be.
+    pub connections: ConnectionLimits,
+    /// The id before that of its first quorum; without one, the seconds since 1970, so that a
+    /// lighthouse that is started anew does not make quorums of ids that there were.
+    pub quorum_ids_after: Option<i64>,
 }
 
 impl Default for LighthouseOptions {
@@ -46,6 +51,8 @@ impl Default for LighthouseOptions {
             quorum_tick: Duration::from_millis(100),
             token: None,
             allows_strangers: false,
+            connections: ConnectionLimits::default(),
+            quorum_ids_after: None,
         }
     }
 }
@@ -84,8 +91,19 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Lighthouse {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Stop,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Ends a lighthouse, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Notify>);
+
+impl Stop {
+    /// It ends soon.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Lighthouse {
@@ -104,23 +122,23 @@ impl Lighthouse {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(failed)?
         };
-        let (stop, stopped) = oneshot::channel();
-        let tick = options.quorum_tick;
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let (tick, limits) = (options.quorum_tick, options.connections);
         let state = Arc::new(State::new(options));
         let router = pages::router(state.clone());
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // Dropped or told: both end it.
-                    _ = stopped => {}
-                    () = serve::serve(listener, router) => {}
+                    () = stopped.0.notified() => {}
+                    () = serve::serve(listener, router, Versions::Both, limits) => {}
                     () = state.tick_every(tick) => {}
                 }
             });
         };
         let thread = thread::Builder::new().name("lighthouse".to_owned()).spawn(run)?;
         tracing::info!("the lighthouse listens at {address}");
-        Ok(Lighthouse { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Lighthouse { address, stop, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -128,11 +146,19 @@ impl Lighthouse {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for Lighthouse {
-    fn drop(&mut self) {
-        drop(self.stop.take());
+    /// What ends it while somebody waits for its end.
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Waits until it ends: by its [`Stop`], or because it has failed.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic has been printed by the thread itself.
             drop(thread.join());
@@ -140,13 +166,23 @@ impl Drop for Lighthouse {
     }
 }
 
+impl Drop for Lighthouse {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.join();
+    }
+}
+
 fn check(options: &LighthouseOptions) -> Result<(), StartError> {
-    let LighthouseOptions { address, quorum, quorum_tick, token, allows_strangers } = options;
+    let LighthouseOptions { address, quorum, quorum_tick, token, allows_strangers, .. } = options;
     let positive = [
         ("min_replicas", quorum.min_replicas == 0),
         ("max_replicas", quorum.max_replicas == 0),
         ("heartbeat_timeout", quorum.heartbeat_timeout.is_zero()),
         ("quorum_tick", quorum_tick.is_zero()),
+        ("connections.all", options.connections.all == 0),
+        ("connections.of_one_address", options.connections.of_one_address == 0),
+        ("connections.first_request", options.connections.first_request.is_zero()),
     ];
     if let Some((name, _)) = positive.iter().find(|(_, is_zero)| *is_zero) {
         return Err(StartError::Option(format!("{name} must be more than 0")));

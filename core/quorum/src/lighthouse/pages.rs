@@ -10,15 +10,15 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::header::{self, HeaderName};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Version};
 use tonic::service::Routes;
 
 use super::service::Service;
 use super::state::State;
 use super::{metrics, status};
-use crate::client;
 use crate::proto::lighthouse_service_server::LighthouseServiceServer;
-use crate::{access, member};
+use crate::serve::Admission;
+use crate::{access, kill, member};
 
 /// The page, which asks for `/status` again and again.
 const PAGE: &str = include_str!("page.html");
@@ -26,6 +26,8 @@ const PAGE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src data:; style-src \
                       'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
+/// Where replicas ask.
+const SERVICE: &str = "/torchft.LighthouseService/";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How long a manager may take to be told that it has to end.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -40,7 +42,7 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .route("/", get(|| async { page() }))
         .route("/status", get(show_status))
         .route("/metrics", get(show_metrics))
-        .route("/replica/{replica_id}/kill", post(kill))
+        .route("/replica/{replica_id}/kill", post(end_replica))
         .with_state(state.clone());
     let routes = Routes::from(pages).add_service(service).prepare();
     routes.into_axum_router().layer(middleware::from_fn_with_state(state, let_in))
@@ -79,14 +81,14 @@ async fn show_metrics(Shared(state): Known) -> Response {
 }
 
 /// Has a replica end: its manager is asked to.
-async fn kill(Shared(state): Known, Path(replica_id): Path<String>) -> Response {
+async fn end_replica(Shared(state): Known, Path(replica_id): Path<String>) -> Response {
     let Some(address) = state.manager_of(&replica_id) else {
         let message = format!("{replica_id} asks for no quorum, and is not in the last one\n");
         return (StatusCode::NOT_FOUND, message).into_response();
     };
     tracing::warn!("lighthouse: {replica_id} is killed over HTTP, by its manager at {address}");
     let token = state.options.token.as_ref();
-    match client::kill(&address, token, "killed from the lighthouse's page", KILL_LIMIT).await {
+    match kill::kill(&address, token, "killed from the lighthouse's page", KILL_LIMIT).await {
         Ok(()) => {
             state.lock().counts.kills += 1;
             fresh("text/plain; charset=utf-8", format!("{replica_id} was told to end\n"))
@@ -100,29 +102,35 @@ async fn kill(Shared(state): Known, Path(replica_id): Path<String>) -> Response 
 
 /// Lets in who has the token; without one, who does not come from another site's page.
 async fn let_in(Shared(state): Known, request: Request, next: Next) -> Response {
-    match denial(&state, &request) {
-        None => next.run(request).await,
-        Some(denial) => {
-            state.lock().counts.denied += 1;
-            denial
-        }
+    if let Some(denial) = denial(&state, &request) {
+        state.lock().counts.denied += 1;
+        return denial;
     }
+    if let Some(admission) = request.extensions().get::<Admission>() {
+        admission.admit();
+    }
+    next.run(request).await
 }
 
 fn denial(state: &State, request: &Request) -> Option<Response> {
     let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    let is_grpc = kind.starts_with("application/grpc");
+    let is_of_service = request.uri().path().starts_with(SERVICE);
+    let is_grpc = is_of_service && request.version() == Version::HTTP_2;
     if let Some(token) = &state.options.token {
         let given = text(header::AUTHORIZATION);
         if !given.is_some_and(|given| token.is_in(given)) {
             return Some(unauthenticated(is_grpc, given.is_some()));
         }
     }
-    // No page can send gRPC to another site, which does not say that it may.
+    // Browsers speak HTTP/2 only where it is encrypted, which this is not: no page sent this. What
+    // a request says of its content is no proof, as pages may say it, too.
     if is_grpc {
         return None;
+    }
+    if is_of_service {
+        let message = "replicas are served over HTTP/2 only\n";
+        return Some((StatusCode::HTTP_VERSION_NOT_SUPPORTED, message).into_response());
     }
     let host = authority(request, headers);
     let is_local = state.options.address.ip().to_canonical().is_loopback();

@@ -39,10 +39,10 @@ impl LighthouseService for Service {
         let answer = &mut waiting.answer;
         let answer = match limit {
             None => answer.await,
-            Some(limit) => match tokio::time::timeout(limit, answer).await {
+            Some(limit) => match tokio::time::timeout(limit.kept, answer).await {
                 Ok(answer) => answer,
                 Err(_) => {
-                    let reason = self.state.reason();
+                    let reason = self.state.reason(limit.asked);
                     return Err(Status::deadline_exceeded(format!("no quorum: {reason}")));
                 }
             },

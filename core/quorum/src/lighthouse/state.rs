@@ -9,7 +9,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::LighthouseOptions;
 use crate::proto::{Quorum, QuorumMember};
-use crate::rules::{Decision, Refusal, Replicas};
+use crate::rules::{Decision, Reason, Refusal, Replicas};
+use crate::words::names;
 
 /// Most calls of one replica that wait at a time: one, and those that were given up and not yet
 /// noticed.
@@ -73,7 +74,11 @@ impl Drop for Waiting {
 
 impl State {
     pub(super) fn new(options: LighthouseOptions) -> State {
-        State { options, began: Instant::now(), known: Mutex::default() }
+        // A clock beyond what an id can be begins with none.
+        let seconds = i64::try_from(since_1970().as_secs()).unwrap_or_default();
+        let replicas = Replicas::counting_from(options.quorum_ids_after.unwrap_or(seconds));
+        let known = Mutex::new(Known { replicas, ..Known::default() });
+        State { options, began: Instant::now(), known }
     }
 
     pub(super) fn now(&self) -> Duration {
@@ -132,9 +137,16 @@ impl State {
         Ok(Waiting { answer, state: self.clone(), replica_id, call })
     }
 
-    /// Why there is no quorum now, in words.
-    pub(super) fn reason(&self) -> String {
+    /// Why there is no quorum now, in words for a call that has waited for so long as it could.
+    pub(super) fn reason(&self, limit: Duration) -> String {
+        let patience = self.options.quorum.join_timeout;
         match self.lock().replicas.decide(self.now(), &self.options.quorum) {
+            Decision::Waiting(reason @ Reason::Stragglers { .. }) if limit <= patience => format!(
+                "{reason}; calls end before that whose limit, here {:.1} s, is not longer than the \
+                 join timeout of {:.1} s",
+                limit.as_secs_f64(),
+                patience.as_secs_f64()
+            ),
             Decision::Waiting(reason) => reason.to_string(),
             Decision::Ready(_) => "a quorum is about to be made".to_owned(),
         }
@@ -164,10 +176,8 @@ impl State {
     }
 
     fn settle(&self, known: &mut Known) {
-        // A clock before 1970 makes a quorum of that time.
-        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = self.now();
-        let Some(quorum) = known.replicas.settle(now, created, &self.options.quorum) else {
+        let Some(quorum) = known.replicas.settle(now, since_1970(), &self.options.quorum) else {
             let decision = known.replicas.decide(now, &self.options.quorum);
             if let Decision::Waiting(reason) = decision {
                 known.say(&reason.lasting());
@@ -177,7 +187,7 @@ impl State {
         known.counts.quorums += 1;
         known.last_quorum = Some(now);
         let ids: Vec<_> = quorum.participants.iter().map(|it| it.replica_id.as_str()).collect();
-        known.say(&format!("quorum {}: {}", quorum.quorum_id, ids.join(", ")));
+        known.say(&format!("quorum {}: {}", quorum.quorum_id, names(&ids)));
         let quorum = Arc::new(quorum);
         for member in &quorum.participants {
             for waiter in known.waiting.remove(&member.replica_id).into_iter().flatten() {
@@ -186,6 +196,11 @@ impl State {
             }
         }
     }
+}
+
+/// A clock before 1970 is taken as being there.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Known {

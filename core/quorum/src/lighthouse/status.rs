@@ -45,7 +45,8 @@ pub(super) struct Participant {
 #[derive(Debug, Serialize)]
 pub(super) struct Replica {
     pub(super) replica_id: String,
-    pub(super) heartbeat_age_seconds: f64,
+    /// None of who was in the last quorum and has been silent for so long that it is forgotten.
+    pub(super) heartbeat_age_seconds: Option<f64>,
     pub(super) is_alive: bool,
     pub(super) is_in_quorum: bool,
     /// How long it has asked for a quorum.
@@ -128,7 +129,7 @@ fn replicas(
         let heard = known.heartbeats().get(id).copied();
         Replica {
             replica_id: id.to_owned(),
-            heartbeat_age_seconds: now.saturating_sub(heard.unwrap_or_default()).as_secs_f64(),
+            heartbeat_age_seconds: heard.map(|at| now.saturating_sub(at).as_secs_f64()),
             is_alive: heard.is_some_and(|at| Replicas::is_alive(at, now, &state.options.quorum)),
             is_in_quorum: members.contains_key(id),
             waits_seconds: joined.map(|it| now.saturating_sub(it.since).as_secs_f64()),
@@ -140,4 +141,44 @@ fn replicas(
         }
     };
     ids.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::lighthouse::LighthouseOptions;
+
+    #[test]
+    fn who_was_in_the_last_quorum_and_is_forgotten_has_no_age() {
+        let state = State::new(LighthouseOptions::default());
+        let quorum = &state.options.quorum;
+        let member = QuorumMember { replica_id: "a".to_owned(), ..QuorumMember::default() };
+        {
+            let replicas = &mut state.lock().replicas;
+            replicas.join(member, Duration::ZERO, quorum).unwrap();
+            replicas.settle(Duration::ZERO, Duration::ZERO, quorum).unwrap();
+            replicas.settle(Duration::from_secs(3600), Duration::ZERO, quorum);
+        }
+        let replica = &of(&state).replicas[0];
+        assert_eq!((replica.is_in_quorum, replica.heartbeat_age_seconds), (true, None));
+    }
+
+    #[test]
+    fn durations_without_end_are_no_panic() {
+        let mut options = LighthouseOptions::default();
+        options.quorum.join_timeout = Duration::MAX;
+        options.quorum.heartbeat_timeout = Duration::MAX;
+        let state = State::new(options);
+        let quorum = &state.options.quorum;
+        let member = QuorumMember { replica_id: "a".to_owned(), ..QuorumMember::default() };
+        let now = Duration::from_secs(1);
+        let replicas = &mut state.lock().replicas;
+        for other in ["b", "c"] {
+            replicas.heartbeat(other, now, quorum).unwrap();
+        }
+        replicas.join(member.clone(), now, quorum).unwrap();
+        replicas.join(QuorumMember { replica_id: "b".to_owned(), ..member }, now, quorum).unwrap();
+        assert!(replicas.settle(now, now, quorum).is_none());
+    }
 }

@@ -8,7 +8,7 @@ mod round;
 mod service;
 
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,12 +20,14 @@ use tonic::service::Routes;
 use crate::access::Token;
 use crate::client::{ClientOptions, LighthouseClient, QuorumError};
 use crate::lighthouse::StartError;
+use crate::member;
 use crate::proto::manager_service_server::ManagerServiceServer;
-use crate::{member, serve};
+use crate::serve::{self, ConnectionLimits, Versions};
 use service::Service;
 
-/// How long a heartbeat may take.
-const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a heartbeat may take: less than the 5 s after which a lighthouse thinks that a replica is
+/// dead, so that there is time for another by a new connection.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is called when the replica is told to end, with the reason.
 pub type OnKill = Arc<dyn Fn(&str) + Send + Sync>;
@@ -116,7 +118,10 @@ impl ManagerServer {
         let listener = TcpListener::bind(options.bind).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let address = format!("http://{}:{port}", options.hostname);
+        let address = match bare(&options.hostname).parse::<Ipv6Addr>() {
+            Ok(address) => format!("http://[{address}]:{port}"),
+            Err(_) => format!("http://{}:{port}", options.hostname),
+        };
         let builder = &mut tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().map_err(StartError::System)?;
         let (stop, stopped) = oneshot::channel();
@@ -166,7 +171,24 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
     if !is_local && options.token.is_none() && !options.allows_strangers {
         return Err(StartError::Open { address: options.bind });
     }
+    let hostname = bare(&options.hostname);
+    let is_of_itself = hostname.eq_ignore_ascii_case("localhost")
+        || hostname.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback());
+    if !is_local && is_of_itself {
+        let message = format!(
+            "the manager listens at {} for other hosts, which do not find it at {hostname}: \
+             hostname must be the name or address of this host",
+            options.bind
+        );
+        return Err(StartError::Option(message));
+    }
     Ok(())
+}
+
+/// A host without the brackets that an address of IPv6 has in URLs.
+fn bare(hostname: &str) -> &str {
+    let inner = hostname.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inner.unwrap_or(hostname)
 }
 
 async fn run(
@@ -193,11 +215,13 @@ async fn run(
     let router = Routes::new(service).prepare().into_axum_router();
     // Nobody waits for it any longer if this fails.
     drop(started.send(Ok(())));
-    tokio::join!(serve::serve(listener, router), heartbeats(lighthouse, id, every));
+    // A page of a browser speaks HTTP/1 here, and could tell the replica to end.
+    let serve = serve::serve(listener, router, Versions::Http2, ConnectionLimits::default());
+    tokio::join!(serve, heartbeats(lighthouse, id, every));
 }
 
-/// Tells the lighthouse again and again that the replica is alive. One that has gone is connected
-/// to anew by the next call.
+/// Tells the lighthouse again and again that the replica is alive, after a failure by a new
+/// connection.
 async fn heartbeats(lighthouse: LighthouseClient, replica_id: String, every: Duration) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 use tonic::Status;
 
+use crate::words::names;
+
 /// The calls of one kind that wait.
 pub(super) struct Round<T, A> {
     world_size: usize,
@@ -64,10 +66,8 @@ impl<T, A> Round<T, A> {
         }
         let places: Vec<_> =
             calls.iter().map(|(rank, it)| format!("{rank}: {}", it.step)).collect();
-        let message = format!(
-            "the ranks of the replica group are at different steps ({})",
-            places.join(", ")
-        );
+        let message =
+            format!("the ranks of the replica group are at different steps ({})", names(&places));
         for call in calls.into_values() {
             drop(call.answer.send(Err(Status::failed_precondition(message.clone()))));
         }
@@ -86,6 +86,6 @@ impl<T, A> Round<T, A> {
         self.calls.get(&rank).filter(|call| call.number == number)?;
         let ranks = (0_i64..).take(self.world_size);
         let missing = ranks.filter(|rank| !self.calls.contains_key(rank)).map(|it| it.to_string());
-        Some(missing.collect::<Vec<_>>().join(", "))
+        Some(names(&missing.collect::<Vec<_>>()))
     }
 }

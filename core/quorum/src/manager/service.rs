@@ -8,6 +8,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::ManagerOptions;
 use super::round::{Calls, Round, Waiting};
+use crate::access::Token;
 use crate::assignment::assignment;
 use crate::client::{LighthouseClient, QuorumError};
 use crate::deadline;
@@ -17,6 +18,7 @@ use crate::proto::{
     ManagerQuorumRequest, ManagerQuorumResponse, Quorum, QuorumMember, ShouldCommitRequest,
     ShouldCommitResponse,
 };
+use crate::serve::Admission;
 
 /// Most bytes of what a rank says of its checkpoint.
 const MAX_METADATA: usize = 16 << 10;
@@ -60,12 +62,15 @@ impl Service {
     }
 
     fn let_in<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        let Some(token) = &self.options.token else { return Ok(()) };
         let given = request.metadata().get("authorization").and_then(|it| it.to_str().ok());
-        if given.is_some_and(|given| token.is_in(given)) {
-            return Ok(());
+        let is_let_in = |token: &Token| given.is_some_and(|given| token.is_in(given));
+        if !self.options.token.as_ref().is_none_or(is_let_in) {
+            return Err(Status::unauthenticated("the manager wants the token of its job"));
         }
-        Err(Status::unauthenticated("the manager wants the token of its job"))
+        if let Some(admission) = request.extensions().get::<Admission>() {
+            admission.admit();
+        }
+        Ok(())
     }
 
     /// Asks the lighthouse, and tells all ranks what came of it.
@@ -140,7 +145,7 @@ impl ManagerService for Service {
         request: Request<ManagerQuorumRequest>,
     ) -> Result<Response<ManagerQuorumResponse>, Status> {
         self.let_in(&request)?;
-        let limit = deadline::of(request.metadata().as_ref());
+        let limit = deadline::of(request.metadata().as_ref()).map(|limit| limit.kept);
         let asked = request.into_inner();
         if asked.checkpoint_metadata.len() > MAX_METADATA {
             let message = format!("checkpoint_metadata has more than {MAX_METADATA} bytes");
@@ -184,7 +189,7 @@ impl ManagerService for Service {
         request: Request<ShouldCommitRequest>,
     ) -> Result<Response<ShouldCommitResponse>, Status> {
         self.let_in(&request)?;
-        let limit = deadline::of(request.metadata().as_ref());
+        let limit = deadline::of(request.metadata().as_ref()).map(|limit| limit.kept);
         let ShouldCommitRequest { should_commit, group_rank, step } = request.into_inner();
         let waiting = {
             let (waiting, calls) = self.lock().commits.enter(group_rank, step, should_commit)?;

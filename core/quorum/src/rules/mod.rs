@@ -41,11 +41,13 @@ pub struct QuorumOptions {
 }
 
 impl Default for QuorumOptions {
-    /// What `torchft_lighthouse` has; one replica is enough.
+    /// One replica is enough. What `torchft_lighthouse` has, except for the `join_timeout`: its 60 s
+    /// are the limit of its managers' calls, too, which would be over before those that are alive
+    /// have been waited for.
     fn default() -> QuorumOptions {
         QuorumOptions {
             min_replicas: 1,
-            join_timeout: Duration::from_secs(60),
+            join_timeout: Duration::from_secs(30),
             heartbeat_timeout: Duration::from_secs(5),
             max_replicas: 4096,
         }
@@ -100,6 +102,12 @@ pub struct Replicas {
 }
 
 impl Replicas {
+    /// None yet; the first quorum has the id after this one.
+    #[must_use]
+    pub fn counting_from(quorum_id: i64) -> Replicas {
+        Replicas { quorum_id, ..Replicas::default() }
+    }
+
     /// When each replica was last heard of.
     #[must_use]
     pub fn heartbeats(&self) -> &BTreeMap<String, Duration> {
@@ -121,7 +129,7 @@ impl Replicas {
     /// The id of the last quorum; 0 before the first.
     #[must_use]
     pub fn quorum_id(&self) -> i64 {
-        self.quorum_id
+        self.last.as_ref().map_or(0, |quorum| quorum.quorum_id)
     }
 
     /// A replica was heard of.
@@ -227,7 +235,7 @@ impl Replicas {
             return Some(Reason::NoMajority { joined, alive: alive.len(), absent });
         }
         let first = present.values().map(|it| it.since).min()?;
-        let left = (first + options.join_timeout).saturating_sub(now);
+        let left = first.saturating_add(options.join_timeout).saturating_sub(now);
         (!absent.is_empty() && !left.is_zero()).then_some(Reason::Stragglers { absent, left })
     }
 
@@ -245,7 +253,7 @@ impl Replicas {
         created: Duration,
         options: &QuorumOptions,
     ) -> Option<Quorum> {
-        self.forget_silent(now, options.heartbeat_timeout * FORGOTTEN_AFTER);
+        self.forget_silent(now, options.heartbeat_timeout.saturating_mul(FORGOTTEN_AFTER));
         let Decision::Ready(participants) = self.decide(now, options) else { return None };
         let ids = |members: &[QuorumMember]| -> Vec<String> {
             members.iter().map(|member| member.replica_id.clone()).collect()
@@ -253,7 +261,7 @@ impl Replicas {
         let is_same =
             self.last.as_ref().is_some_and(|it| ids(&it.participants) == ids(&participants));
         if !is_same || participants.iter().any(|member| member.commit_failures > 0) {
-            self.quorum_id += 1;
+            self.quorum_id = self.quorum_id.saturating_add(1);
         }
         for member in &participants {
             self.joined.remove(&member.replica_id);

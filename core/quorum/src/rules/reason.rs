@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Most ids that are named.
-const NAMED: usize = 8;
+use crate::words::names;
 
 /// Why there is no quorum yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,12 +119,6 @@ fn alive(absent: &[String]) -> String {
 fn unheard(silent: &[String]) -> String {
     let verbs = if silent.len() == 1 { ("asks", "sends") } else { ("ask", "send") };
     format!("{}, which {} and {} no heartbeats", names(silent), verbs.0, verbs.1)
-}
-
-fn names(ids: &[String]) -> String {
-    let (named, others) = ids.split_at(ids.len().min(NAMED));
-    let named = named.join(", ");
-    if others.is_empty() { named } else { format!("{named} and {} more", others.len()) }
 }
 
 fn replicas(count: usize, which: &str) -> String {
