@@ -18,7 +18,8 @@ test("several waits of one thread are told of, each by its own keys", () => {
     for (const ended of await Promise.allSettled(waits)) console.log(ended.reason.name);
   `;
   const env = { ...process.env, POLYRANK_STALL_REPORT: "0.2" };
-  const ended = spawnSync(process.execPath, ["--input-type=module", "-e", program], { env, encoding: "utf8" });
+  const words = ["--input-type=module", "-e", program];
+  const ended = spawnSync(process.execPath, words, { env, encoding: "utf8" });
   assert.equal(ended.stdout, "StoreTimeoutError\nStoreTimeoutError\n", ended.stderr);
   for (const [client, missing] of [
     ["a client of the store at 127\\.0\\.0\\.1:\\d+ that needs 'a'", "'a'"],

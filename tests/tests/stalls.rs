@@ -101,11 +101,14 @@ fn job(test: &str, size: u32, rank_main: impl FnOnce(&ProcessGroup)) -> Vec<Proc
 /// Waits until these ranks have said that they wait.
 fn until_said(group: &ProcessGroup, ranks: &[u32]) {
     let keys: Vec<_> = ranks.iter().map(|&rank| said_by(rank)).collect();
-    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    until_set(group, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// Waits for `keys`, so that it is not said that they are waited for.
+fn until_set(group: &ProcessGroup, keys: &[&str]) {
     let (store, slice) = (group.get_group_store(), Duration::from_millis(200));
-    // It is not to be said that these keys are waited for.
-    while matches!(store.wait(&keys, Some(slice)), Err(Error::StoreTimeout { .. })) {}
-    store.wait(&keys, None).unwrap();
+    while matches!(store.wait(keys, Some(slice)), Err(Error::StoreTimeout { .. })) {}
+    store.wait(keys, None).unwrap();
 }
 
 /// What `rank` said, with every number of seconds as `N s`.
@@ -132,7 +135,7 @@ fn a_rank_that_computes_is_named_and_it_is_said_when_it_goes_on() {
         group.barrier(()).unwrap();
         // What is taken back is said before the process ends.
         if group.rank() != 2 {
-            group.get_group_store().wait(&[&taken_back_by(group.rank())], None).unwrap();
+            until_set(group, &[&taken_back_by(group.rank())]);
         }
     });
     for rank in [0, 1, 3] {

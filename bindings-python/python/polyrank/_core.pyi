@@ -1950,8 +1950,8 @@ class ProcessGroup:
           prefix that no earlier call had.
         - `replica_id`: what this member is called, for the log.
         - `quorum_id`: the number of the quorum; a prefix may serve once for each.
-        - `group_rank`, `group_world_size`: this process's rank in its replica, and how many ranks that
-          has, for the log.
+        - `group_rank`, `group_world_size`: this process's rank in its replica, and how many ranks
+          that has, for the log.
         - `global_ranks`: the ranks of the members in the whole job, by rank, for the log.
 
         Forms:

@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn wrong_lines_are_refused_with_advice() {
         assert!(job("-n 0 x").unwrap_err().contains("at least one"));
-        assert!(job("-n -1 x").unwrap_err().contains("-n -1: expected a number of ranks"));
-        assert!(job("x : -n -1 y").unwrap_err().contains("-n -1: expected a number of ranks"));
+        assert!(job("-n -1 x").unwrap_err().contains("ranks \"-1\": expected a number"));
+        assert!(job("x : -n -1 y").unwrap_err().contains("ranks \"-1\": expected a number"));
         assert!(job("--nnodes -1 x").unwrap_err().contains("-1 is not in 1..=65536"));
         assert!(job("-n many x").unwrap_err().contains("\"cpu\""));
         assert!(job("-n 5000 x").unwrap_err().contains("at most 4096"));
