@@ -357,8 +357,8 @@ fn is_lost(status: &Status) -> bool {
     }
 }
 
-/// Whether it is tonic's own clock, here or there, that has ended the call. Otherwise a call that is
-/// cancelled is one whose connection has ended: nobody cancels it here.
+/// Whether it is tonic's own clock, here or there, that has ended the call. Otherwise a call that
+/// is cancelled is one whose connection has ended: nobody cancels it here.
 fn is_over(status: &Status) -> bool {
     status.code() == Code::Cancelled && status.message() == TimeoutExpired(()).to_string()
 }

@@ -25,8 +25,8 @@ use crate::proto::manager_service_server::ManagerServiceServer;
 use crate::serve::{self, ConnectionLimits, Versions};
 use service::Service;
 
-/// How long a heartbeat may take: less than the 5 s after which a lighthouse thinks that a replica is
-/// dead, so that there is time for another by a new connection.
+/// How long a heartbeat may take: less than the 5 s after which a lighthouse thinks that a replica
+/// is dead, so that there is time for another by a new connection.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is called when the replica is told to end, with the reason.

@@ -41,9 +41,9 @@ pub struct QuorumOptions {
 }
 
 impl Default for QuorumOptions {
-    /// One replica is enough. What `torchft_lighthouse` has, except for the `join_timeout`: its 60 s
-    /// are the limit of its managers' calls, too, which would be over before those that are alive
-    /// have been waited for.
+    /// One replica is enough. What `torchft_lighthouse` has, except for the `join_timeout`: its
+    /// 60 s are the limit of its managers' calls, too, which would be over before those that are
+    /// alive have been waited for.
     fn default() -> QuorumOptions {
         QuorumOptions {
             min_replicas: 1,

@@ -112,10 +112,10 @@ impl ProcessGroup {
     /// nothing has changed.
     ///
     /// [`Error::Network`] if the store cannot be reached, or does not answer;
-    /// [`Error::RendezvousTimeout`] naming those that did not come in time; [`Error::Rendezvous`] if
-    /// a rank came twice, or gave up, or world sizes differ; [`Error::RankFailed`] if a member is
-    /// gone; [`Error::Aborted`] if the group was aborted meanwhile. Then the group has no members, and may be configured again, under another
-    /// prefix.
+    /// [`Error::RendezvousTimeout`] naming those that did not come in time;
+    /// [`Error::Rendezvous`] if a rank came twice, or gave up, or world sizes differ;
+    /// [`Error::RankFailed`] if a member is gone; [`Error::Aborted`] if the group was aborted
+    /// meanwhile. Then the group has no members, and may be configured again, under another prefix.
     pub fn configure(&self, options: ConfigureOptions) -> Result<()> {
         block_on(self.configure_async(options))
     }
