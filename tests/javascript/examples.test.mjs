@@ -31,7 +31,8 @@ before(async () => {
   const client = await pr.WebSocketStore.connect(store.url);
   await client.set("ready", "");
   for (const example of all) {
-    const text = example.program().replaceAll(STORE, store.url);
+    // With its slash, as the examples have it: a path may follow.
+    const text = example.program().replaceAll(STORE, new URL(store.url).href);
     await writeFile(join(place.folder, `${example.file}.ts`), text);
   }
 });
