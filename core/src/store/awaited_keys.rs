@@ -14,7 +14,7 @@ const MAX_NAMED: usize = 4;
 
 /// What a look at the store finds, while the program waits.
 #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nobody says what is missing"))]
-pub(super) enum Found {
+pub(super) enum Finding {
     /// The positions of the keys that have not come, among those that are waited for.
     Missing(Vec<usize>),
     /// The store does not answer.
@@ -26,7 +26,10 @@ pub(super) enum Found {
 /// The call in which the program waits for what `request` waits for in `store`, by the keys that it
 /// knows; none for a request that waits for nothing.
 #[cfg(feature = "tcp")]
-pub(crate) fn waiting_call(request: &StoreRequest<'_>, store: &str) -> Option<WaitingCall> {
+pub(crate) fn waiting_call(
+    request: &StoreRequest<'_>,
+    store: impl FnOnce() -> String,
+) -> Option<WaitingCall> {
     let key = request.key();
     let keys = request.keys().unwrap_or(key.as_slice());
     let (does, missing): (String, fn(&str) -> String) = match request {
@@ -45,7 +48,7 @@ pub(crate) fn waiting_call(request: &StoreRequest<'_>, store: &str) -> Option<Wa
     // Whether a barrier's key is there says nothing.
     let named = keys.iter().filter(|_| !matches!(request, StoreRequest::Barrier { .. }));
     let names = AwaitedNames { names: named.map(|&key| key.to_owned()).collect(), missing };
-    Some(WaitingCall::of_names(format!("a client of {store} that {does}"), names))
+    Some(WaitingCall::of_names(format!("a client of {} that {does}", store()), names))
 }
 
 /// What a store is called: "the store at 10.0.0.1:29500".
@@ -65,17 +68,17 @@ pub(super) fn is_due() -> bool {
 
 /// Says what was found. The name of the `store` is such as "the store at 10.0.0.1:29500".
 #[cfg(feature = "tcp")]
-pub(super) fn say(found: &Found, store: &str) {
+pub(super) fn say(found: &Finding, store: &str) {
     let Some(call) = WaitingCall::present() else { return };
     let Some(AwaitedNames { names, missing }) = call.names() else { return };
     let what = match found {
-        Found::Silence => does_not_answer(store),
+        Finding::Silence => does_not_answer(store),
         _ if names.is_empty() => missing(""),
-        Found::Nothing if names.len() == 1 => missing(&named(&[names[0].as_str()])),
-        Found::Nothing => "it could not be found out what has not come".to_owned(),
+        Finding::Nothing if names.len() == 1 => missing(&named(&[names[0].as_str()])),
+        Finding::Nothing => "it could not be found out what has not come".to_owned(),
         // It has come just now.
-        Found::Missing(positions) if positions.is_empty() => return,
-        Found::Missing(positions) => {
+        Finding::Missing(positions) if positions.is_empty() => return,
+        Finding::Missing(positions) => {
             let names = positions.iter().filter_map(|&at| names.get(at));
             missing(&named(&names.map(String::as_str).collect::<Vec<_>>()))
         }
@@ -85,7 +88,7 @@ pub(super) fn say(found: &Found, store: &str) {
 
 /// Says what `find` finds, if the program waits for long, and after twice as long again.
 #[cfg(feature = "tcp")]
-pub(super) fn look(store: impl FnOnce() -> String, find: impl FnOnce() -> Found) {
+pub(super) fn look(store: impl FnOnce() -> String, find: impl FnOnce() -> Finding) {
     if is_due() {
         say(&find(), &store());
     }
@@ -93,7 +96,7 @@ pub(super) fn look(store: impl FnOnce() -> String, find: impl FnOnce() -> Found)
 
 /// Where nobody says what is missing.
 #[cfg(not(feature = "tcp"))]
-pub(super) fn look(_: impl FnOnce() -> String, _: impl FnOnce() -> Found) {}
+pub(super) fn look(_: impl FnOnce() -> String, _: impl FnOnce() -> Finding) {}
 
 /// "'a', 'b' and 3 more keys".
 #[cfg(feature = "tcp")]

@@ -131,7 +131,7 @@ impl GroupStore {
         let keys = request.keys().unwrap_or(key.as_slice());
         let run = || self.run(keys, |store| perform(store, request));
         #[cfg(feature = "tcp")]
-        if let Some(call) = waiting_call(&request, &store_name(self)) {
+        if let Some(call) = waiting_call(&request, || store_name(self)) {
             return call.run(run);
         }
         run()

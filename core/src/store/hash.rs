@@ -8,7 +8,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::awaited_keys::{self, Found};
+use super::awaited_keys::{self, Finding};
 use super::deadline::{Deadline, SLICE, WaitError};
 use super::table::{Refusal, Table};
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
@@ -111,9 +111,9 @@ impl HashStore {
     }
 
     /// Those of `keys` that are not there.
-    fn missing(&self, keys: &[&str]) -> Found {
+    fn missing(&self, keys: &[&str]) -> Finding {
         let state = self.state();
-        Found::Missing(state.table.missing(keys))
+        Finding::Missing(state.table.missing(keys))
     }
 
     /// As [`HashStore::wait_until`], without blocking.

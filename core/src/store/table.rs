@@ -97,10 +97,10 @@ impl Table {
     /// The positions of those of `keys` that are not there. A value is no element of a queue: of
     /// one key that is waited for although it has a value, the queue has none.
     pub(crate) fn missing(&self, keys: &[&str]) -> Vec<usize> {
-        let is_alone = keys.len() == 1;
-        let is_missing = |key: &str| match is_alone {
-            true => !self.has_queued(key.as_bytes()) || !self.has(key.as_bytes()),
-            false => !self.has(key.as_bytes()),
+        let is_missing = |key: &str| match keys.len() {
+            // Whatever is queued is there, so that this holds for a value, too.
+            1 => !self.has_queued(key.as_bytes()),
+            _ => !self.has(key.as_bytes()),
         };
         (0..).zip(keys).filter(|(_, key)| is_missing(key)).map(|(at, _)| at).collect()
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::handle::Handle;
-use super::observer::gone_text;
+use super::observer::{GONE, MAX_LOOKED_AT, MAX_PAUSE, gone_text};
 use super::{CallName, members};
 use crate::blocking::block_on;
 use crate::clock::Instant;
@@ -18,14 +18,8 @@ use crate::store::{Bound, Store};
 
 /// How long a process that gives up may take to tell the others.
 const TELLING_LIMIT: Duration = Duration::from_millis(500);
-/// Most members that one look asks for.
-const MAX_LOOKED_AT: u32 = 8;
-/// The longest pause between two looks.
-const MAX_PAUSE: Duration = Duration::from_millis(400);
-/// What stands before the keys of all that meet, and where the first who finds that members are
-/// gone notes which.
+/// What stands before the keys of all that meet.
 const PREFIX: &str = "polyrank-configure";
-const GONE: &str = "gone";
 
 /// One exchange, on one rank.
 pub(super) struct Exchange<'a> {

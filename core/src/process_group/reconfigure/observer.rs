@@ -14,11 +14,11 @@ use crate::rendezvous::{GoneRanks, JoinObserver, PendingLook, meeting_place};
 use crate::store::Store;
 
 /// Most members that one look asks for.
-const MAX_LOOKED_AT: u32 = 8;
+pub(super) const MAX_LOOKED_AT: u32 = 8;
 /// The longest pause between two looks.
-const MAX_PAUSE: Duration = Duration::from_millis(400);
+pub(super) const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// Where the first who finds that members are gone notes which.
-const GONE: &str = "gone";
+pub(super) const GONE: &str = "gone";
 
 /// What a member looks at while it waits.
 pub(super) struct MemberObserver<'a> {

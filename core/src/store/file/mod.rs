@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::awaited_keys::{self, Found};
+use super::awaited_keys::{self, Finding};
 use super::table::parse_number;
 use super::{DEFAULT_TIMEOUT, Deadline, Store, TimeoutSetting, equal_lengths, expired};
 use crate::generated::error::{Error, Result};
@@ -117,9 +117,9 @@ impl FileStore {
     }
 
     /// Those of `keys` that are not there.
-    fn missing(&self, keys: &[&str]) -> Found {
+    fn missing(&self, keys: &[&str]) -> Finding {
         let missing = self.with(Access::Read, |locked| Ok(locked.log.table.missing(keys)));
-        missing.map_or(Found::Nothing, Found::Missing)
+        missing.map_or(Finding::Nothing, Finding::Missing)
     }
 
     fn pop(locked: &mut LockedLog<'_>, key: &str) -> Result<Option<Vec<u8>>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connect;
 use super::connection::{Connection, Fault, OwedReplies};
 use crate::store::Deadline;
-use crate::store::awaited_keys::{self, Found};
+use crate::store::awaited_keys::{self, Finding};
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
@@ -140,16 +140,16 @@ fn patiently<const N: usize>(
 
 /// Which of `keys` have not come, as another connection to the server tells, in a part of the time
 /// that is left.
-fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Found {
+fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Finding {
     let left = deadline.remaining().map_or(LOOK_LIMIT, |left| left.min(LOOK_LIMIT));
     let limit = Deadline::uninterrupted(left.max(Duration::from_millis(1)));
     let parts = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = parts else { return Found::Nothing };
+    let Some((host, port)) = parts else { return Finding::Nothing };
     let mut connection = match connect::attempt(host, port, &limit, None) {
         Ok(connection) => connection,
         // Whoever has less time does not know.
-        Err(Fault::Expired(_)) if left == LOOK_LIMIT => return Found::Silence,
-        Err(_) => return Found::Nothing,
+        Err(Fault::Expired(_)) if left == LOOK_LIMIT => return Finding::Silence,
+        Err(_) => return Finding::Nothing,
     };
     let keys = &keys[..keys.len().min(MAX_ASKED)];
     for key in keys {
@@ -166,8 +166,8 @@ fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Found {
     });
     match told {
         // A slow way, or a busy server: it has answered.
-        Err(_) if missing.is_empty() => Found::Nothing,
-        _ => Found::Missing(missing),
+        Err(_) if missing.is_empty() => Finding::Nothing,
+        _ => Finding::Missing(missing),
     }
 }
 

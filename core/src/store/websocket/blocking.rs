@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::requests::gave_up;
 use crate::generated::error::{Error, Result};
-use crate::store::awaited_keys::{self, Found};
+use crate::store::awaited_keys::{self, Finding};
 use crate::store::deadline::{SLICE, WaitError};
 use crate::store::{Deadline, StoreReply, StoreRequest};
 
@@ -97,10 +97,10 @@ impl<'a> LookAtMissing<'a> {
         }
         let seen = seen.take();
         let found = match (seen.has_answer, is_over) {
-            (false, false) => Found::Silence,
-            (false, true) => Found::Nothing,
-            (true, false) if seen.missing.is_empty() => Found::Nothing,
-            (true, _) => Found::Missing(seen.missing),
+            (false, false) => Finding::Silence,
+            (false, true) => Finding::Nothing,
+            (true, false) if seen.missing.is_empty() => Finding::Nothing,
+            (true, _) => Finding::Missing(seen.missing),
         };
         self.open = None;
         awaited_keys::say(&found, &format!("the store at {server}"));
