@@ -76,12 +76,10 @@ impl Exchange<'_> {
         if let Err(error) = joined {
             return Err(self.explained(error, observer.all_gone().await.first().copied()));
         }
-        let mut handles = Vec::new();
-        for other in 0..size {
-            let handle = store.get_async(&self.key(&other.to_string())).await?;
-            handles.push(String::from_utf8_lossy(&handle).into_owned());
-        }
-        Ok(handles)
+        let keys: Vec<String> = (0..size).map(|other| self.key(&other.to_string())).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let handles = store.multi_get_async(&keys).await?;
+        Ok(handles.iter().map(|handle| String::from_utf8_lossy(handle).into_owned()).collect())
     }
 
     /// Tells the others, if they can be reached at once, that this process does not come. Returns
