@@ -96,7 +96,10 @@ impl State {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.settle(&mut self.lock());
+            let known = &mut self.lock();
+            if let Err(reason) = self.settle(known) {
+                known.say(&reason.lasting());
+            }
         }
     }
 
@@ -132,7 +135,10 @@ impl State {
         let call = known.next_call;
         let calls = known.waiting.entry(replica_id.clone()).or_default();
         calls.push(Waiter { call, answer: sender });
-        self.settle(&mut known);
+        // Why there is none is for the next tick: thousands may come between two.
+        if known.replicas.is_ready(self.now(), &self.options.quorum) {
+            let _ = self.settle(&mut known);
+        }
         drop(known);
         Ok(Waiting { answer, state: self.clone(), replica_id, call })
     }
@@ -175,15 +181,10 @@ impl State {
         }
     }
 
-    fn settle(&self, known: &mut Known) {
+    /// Answers those in the quorum that the rules allow, or says why there is none.
+    fn settle(&self, known: &mut Known) -> Result<(), Reason> {
         let now = self.now();
-        let Some(quorum) = known.replicas.settle(now, since_1970(), &self.options.quorum) else {
-            let decision = known.replicas.decide(now, &self.options.quorum);
-            if let Decision::Waiting(reason) = decision {
-                known.say(&reason.lasting());
-            }
-            return;
-        };
+        let quorum = known.replicas.settle(now, since_1970(), &self.options.quorum)?;
         known.counts.quorums += 1;
         known.last_quorum = Some(now);
         let ids: Vec<_> = quorum.participants.iter().map(|it| it.replica_id.as_str()).collect();
@@ -195,6 +196,7 @@ impl State {
                 drop(waiter.answer.send(quorum.clone()));
             }
         }
+        Ok(())
     }
 }
 

@@ -158,7 +158,7 @@ mod tests {
             let replicas = &mut state.lock().replicas;
             replicas.join(member, Duration::ZERO, quorum).unwrap();
             replicas.settle(Duration::ZERO, Duration::ZERO, quorum).unwrap();
-            replicas.settle(Duration::from_secs(3600), Duration::ZERO, quorum);
+            replicas.settle(Duration::from_secs(3600), Duration::ZERO, quorum).unwrap_err();
         }
         let replica = &of(&state).replicas[0];
         assert_eq!((replica.is_in_quorum, replica.heartbeat_age_seconds), (true, None));
@@ -179,6 +179,6 @@ mod tests {
         }
         replicas.join(member.clone(), now, quorum).unwrap();
         replicas.join(QuorumMember { replica_id: "b".to_owned(), ..member }, now, quorum).unwrap();
-        assert!(replicas.settle(now, now, quorum).is_none());
+        assert!(replicas.settle(now, now, quorum).is_err());
     }
 }

@@ -11,13 +11,17 @@
 //! 7. The id grows if the members are others than before, or one of them has lost a step.
 //! 8. Who is not in the quorum goes on waiting.
 
+mod census;
 mod reason;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prost::Message as _;
+
+use census::{Census, Obstacle};
 pub use reason::Reason;
 
 use crate::proto::{Quorum, QuorumMember};
@@ -97,6 +101,8 @@ pub enum Refusal {
 pub struct Replicas {
     heartbeats: BTreeMap<String, Duration>,
     joined: BTreeMap<String, Joined>,
+    /// What those that ask say of themselves.
+    joined_bytes: usize,
     last: Option<Quorum>,
     quorum_id: i64,
 }
@@ -166,20 +172,22 @@ impl Replicas {
         now: Duration,
         options: &QuorumOptions,
     ) -> Result<(), Refusal> {
-        let others = self.joined.values().map(|it| &it.member);
-        let others = others.filter(|other| other.replica_id != member.replica_id);
-        let bytes = others.chain([&member]).map(prost::Message::encoded_len).sum();
+        let before = self.joined.get(&member.replica_id).map_or(0, |it| it.member.encoded_len());
+        let bytes = self.joined_bytes - before + member.encoded_len();
         if bytes > MAX_QUORUM_BYTES {
             return Err(Refusal::TooManyBytes { bytes });
         }
         self.heartbeat(&member.replica_id, now, options)?;
+        self.joined_bytes = bytes;
         self.joined.insert(member.replica_id.clone(), Joined { since: now, member });
         Ok(())
     }
 
     /// A replica asks no longer: its call is over without an answer.
     pub fn leave(&mut self, replica_id: &str) {
-        self.joined.remove(replica_id);
+        if let Some(Joined { member, .. }) = self.joined.remove(replica_id) {
+            self.joined_bytes -= member.encoded_len();
+        }
     }
 
     /// Whether a replica that was heard of at this moment counts as alive.
@@ -188,73 +196,103 @@ impl Replicas {
         now.saturating_sub(heard) < options.heartbeat_timeout
     }
 
+    /// Whether the rules allow a quorum. It costs less than [`Replicas::decide`].
+    #[must_use]
+    pub fn is_ready(&self, now: Duration, options: &QuorumOptions) -> bool {
+        self.census(now, options).obstacle(now, options).is_none()
+    }
+
     /// Whether there is a quorum, and why not.
     #[must_use]
     pub fn decide(&self, now: Duration, options: &QuorumOptions) -> Decision {
-        let is_alive = |heard: &Duration| Replicas::is_alive(*heard, now, options);
-        let alive = self.heartbeats.iter().filter(|(_, heard)| is_alive(heard));
-        let alive: BTreeSet<&str> = alive.map(|(id, _)| id.as_str()).collect();
-        let present = self.joined.iter().filter(|(id, _)| alive.contains(id.as_str()));
-        let present: BTreeMap<&str, &Joined> = present.map(|(id, it)| (id.as_str(), it)).collect();
-        if present.is_empty() {
-            return Decision::Waiting(Reason::NobodyAsks { silent: self.silent(&alive) });
-        }
-        let last = self.last.as_ref().map(|quorum| &quorum.participants);
-        let was_member =
-            |id: &str| last.is_some_and(|it| it.iter().any(|one| one.replica_id == id));
-        let shrinks = last.is_some() && present.values().any(|it| it.member.shrink_only);
-        let members = present.iter().filter(|(id, _)| !shrinks || was_member(id));
-        let members: Vec<_> = members.map(|(_, it)| it.member.clone()).collect();
-        if members.is_empty() {
-            return Decision::Waiting(Reason::NobodyFromTheLast { joined: present.len() });
-        }
-        let is_complete =
-            last.is_some_and(|it| it.iter().all(|one| present.contains_key(&*one.replica_id)));
-        match self.obstacle(&present, &alive, now, options) {
-            Some(reason) if !is_complete => Decision::Waiting(reason),
-            _ => Decision::Ready(members),
-        }
+        let census = self.census(now, options);
+        let Some(obstacle) = census.obstacle(now, options) else {
+            let present = self.present(now, options);
+            let members = present.filter(|it| !census.shrinks || self.was_member(&it.member));
+            return Decision::Ready(members.map(|it| it.member.clone()).collect());
+        };
+        let (joined, alive) = (census.present, census.alive);
+        let absent = || self.absent(now, options);
+        let silent = || self.silent(now, options);
+        Decision::Waiting(match obstacle {
+            Obstacle::NobodyAsks => Reason::NobodyAsks { silent: silent() },
+            Obstacle::NobodyFromTheLast => Reason::NobodyFromTheLast { joined },
+            Obstacle::TooFew => {
+                let needed = options.min_replicas;
+                Reason::TooFew { joined, needed, absent: absent(), silent: silent() }
+            }
+            Obstacle::NoMajority => Reason::NoMajority { joined, alive, absent: absent() },
+            Obstacle::Stragglers { left } => Reason::Stragglers { absent: absent(), left },
+        })
     }
 
-    /// What rules 4 to 6 have against a quorum of those present.
-    fn obstacle(
-        &self,
-        present: &BTreeMap<&str, &Joined>,
-        alive: &BTreeSet<&str>,
-        now: Duration,
-        options: &QuorumOptions,
-    ) -> Option<Reason> {
-        let joined = present.len();
-        let absent = alive.iter().filter(|id| !present.contains_key(*id));
-        let absent: Vec<String> = absent.map(|id| (*id).to_owned()).collect();
-        if joined < options.min_replicas {
-            let (needed, silent) = (options.min_replicas, self.silent(alive));
-            return Some(Reason::TooFew { joined, needed, absent, silent });
+    /// Counts who is there.
+    fn census(&self, now: Duration, options: &QuorumOptions) -> Census {
+        let last = self.last.as_ref().map(|quorum| quorum.participants.len());
+        let mut census = Census { last, ..Census::default() };
+        // Whoever asks has been heard of, and both are sorted by id.
+        let mut joined = self.joined.iter().peekable();
+        for (id, heard) in &self.heartbeats {
+            let asks = joined.next_if(|(asking, _)| *asking == id);
+            if !Replicas::is_alive(*heard, now, options) {
+                continue;
+            }
+            census.alive += 1;
+            let Some((_, Joined { since, member })) = asks else { continue };
+            census.present += 1;
+            census.from_last += usize::from(self.was_member(member));
+            census.shrinks |= member.shrink_only && census.last.is_some();
+            census.first = Some(census.first.map_or(*since, |first| first.min(*since)));
         }
-        if joined <= alive.len() / 2 {
-            return Some(Reason::NoMajority { joined, alive: alive.len(), absent });
-        }
-        let first = present.values().map(|it| it.since).min()?;
-        let left = first.saturating_add(options.join_timeout).saturating_sub(now);
-        (!absent.is_empty() && !left.is_zero()).then_some(Reason::Stragglers { absent, left })
+        census
+    }
+
+    /// Those alive that ask, by id.
+    fn present(&self, now: Duration, options: &QuorumOptions) -> impl Iterator<Item = &Joined> {
+        let joined = self.joined.iter();
+        joined.filter(move |(id, _)| self.counts(id, now, options)).map(|(_, it)| it)
+    }
+
+    /// Those alive that do not ask.
+    fn absent(&self, now: Duration, options: &QuorumOptions) -> Vec<String> {
+        let absent = self.heartbeats.iter().filter(|(id, heard)| {
+            Replicas::is_alive(**heard, now, options) && !self.joined.contains_key(*id)
+        });
+        absent.map(|(id, _)| id.clone()).collect()
     }
 
     /// Who asks and does not count as alive.
-    fn silent(&self, alive: &BTreeSet<&str>) -> Vec<String> {
-        let silent = self.joined.keys().filter(|id| !alive.contains(id.as_str()));
-        silent.cloned().collect()
+    fn silent(&self, now: Duration, options: &QuorumOptions) -> Vec<String> {
+        self.joined.keys().filter(|id| !self.counts(id, now, options)).cloned().collect()
+    }
+
+    /// Whether the replica of this id counts as alive.
+    fn counts(&self, id: &str, now: Duration, options: &QuorumOptions) -> bool {
+        self.heartbeats.get(id).is_some_and(|heard| Replicas::is_alive(*heard, now, options))
+    }
+
+    /// Whether it is in the last quorum, whose members are sorted by id.
+    fn was_member(&self, member: &QuorumMember) -> bool {
+        let last = self.last.as_ref().map_or(&[][..], |quorum| &quorum.participants);
+        last.binary_search_by(|one| one.replica_id.cmp(&member.replica_id)).is_ok()
     }
 
     /// Makes the quorum that the rules allow: those in it ask no longer, the others as from now.
     /// `created` is since 1970.
+    ///
+    /// # Errors
+    /// Why there is none.
     pub fn settle(
         &mut self,
         now: Duration,
         created: Duration,
         options: &QuorumOptions,
-    ) -> Option<Quorum> {
+    ) -> Result<Quorum, Reason> {
         self.forget_silent(now, options.heartbeat_timeout.saturating_mul(FORGOTTEN_AFTER));
-        let Decision::Ready(participants) = self.decide(now, options) else { return None };
+        let participants = match self.decide(now, options) {
+            Decision::Ready(participants) => participants,
+            Decision::Waiting(reason) => return Err(reason),
+        };
         let ids = |members: &[QuorumMember]| -> Vec<String> {
             members.iter().map(|member| member.replica_id.clone()).collect()
         };
@@ -264,7 +302,7 @@ impl Replicas {
             self.quorum_id = self.quorum_id.saturating_add(1);
         }
         for member in &participants {
-            self.joined.remove(&member.replica_id);
+            self.leave(&member.replica_id);
         }
         for waiting in self.joined.values_mut() {
             waiting.since = now;
@@ -275,7 +313,7 @@ impl Replicas {
         };
         let quorum = Quorum { quorum_id: self.quorum_id, participants, created: Some(created) };
         self.last = Some(quorum.clone());
-        Some(quorum)
+        Ok(quorum)
     }
 
     /// Forgets who has been silent for so long. Who asks is kept: its call is still there.

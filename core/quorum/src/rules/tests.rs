@@ -33,7 +33,7 @@ fn ask(replicas: &mut Replicas, ids: &[&str], now: Duration, options: &QuorumOpt
 }
 
 fn settle(replicas: &mut Replicas, now: Duration, options: &QuorumOptions) -> Option<Quorum> {
-    replicas.settle(now, at(1_700_000_000), options)
+    replicas.settle(now, at(1_700_000_000), options).ok()
 }
 
 fn ids(quorum: &Quorum) -> Vec<&str> {
@@ -219,6 +219,27 @@ fn what_members_say_must_fit_an_answer() {
 }
 
 #[test]
+fn as_many_as_may_be_known_come_again_and_again() {
+    let options = options(1, HOUR);
+    let mut replicas = Replicas::default();
+    let names: Vec<String> =
+        (0..options.max_replicas).map(|number| format!("replica {number}")).collect();
+    for round in 1..=2 {
+        for name in &names {
+            replicas.heartbeat(name, at(round), &options).unwrap();
+        }
+        for (number, name) in names.iter().enumerate() {
+            // Each time would be slow in a build that is not optimised.
+            let is_ready = number % 64 == 0 && replicas.is_ready(at(round), &options);
+            assert!(!is_ready, "before {name}");
+            replicas.join(member(name), at(round), &options).unwrap();
+        }
+        let quorum = settle(&mut replicas, at(round), &options).unwrap();
+        assert_eq!((quorum.participants.len(), quorum.quorum_id), (names.len(), 1));
+    }
+}
+
+#[test]
 fn long_lists_of_replicas_are_cut() {
     let options = options(1, Duration::ZERO);
     let mut replicas = asking(&["a"], at(0), &options);
@@ -301,6 +322,12 @@ proptest! {
                 Event::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
             }
             let before = replicas.clone();
+            let said = replicas.joined().values().map(|it| it.member.encoded_len());
+            prop_assert_eq!(replicas.joined_bytes, said.sum::<usize>());
+            prop_assert_eq!(
+                replicas.is_ready(now, &options),
+                matches!(replicas.decide(now, &options), Decision::Ready(_))
+            );
             let Some(quorum) = settle(&mut replicas, now, &options) else {
                 // Whoever waits is told something.
                 prop_assert!(!reason(&replicas, now, &options).is_empty());
