@@ -13,9 +13,11 @@ WAIT_S = 0.6
 """Longer than it takes until something is said."""
 
 SERVER = "server = pr.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)"
+SERVER_IPV6 = SERVER.replace("127.0.0.1", "::1")
 TCP = "the store at 127.0.0.1:PORT"
 STORES = {
     "TCPStore": (f"{SERVER}; store = server", TCP),
+    "TCPStore at an IPv6 address": (f"{SERVER_IPV6}; store = server", "the store at [::1]:PORT"),
     "PrefixStore": (f"{SERVER}; store = pr.PrefixStore('p', server)", TCP),
     "HashStore": ("store = pr.HashStore()", "HashStore()"),
     "FileStore": ("store = pr.FileStore(sys.argv[1], 1)", "FileStore('PATH')"),
@@ -30,7 +32,7 @@ def said(lines, path="no path"):
     """What is said of stalls, without figures."""
     told = [line.split("polyrank: ", 1)[1] for line in lines if "polyrank: " in line]
     told = [re.sub(r"\b\d+(\.\d+)? s\b", "N s", line.replace(str(path), "PATH")) for line in told]
-    told = [re.sub(r"127\.0\.0\.1:\d+/?", "127.0.0.1:PORT", line) for line in told]
+    told = [re.sub(r"(127\.0\.0\.1|\[::1\]):\d+/?", r"\1:PORT", line) for line in told]
     # A busy machine may come to say it again.
     return [line for at, line in enumerate(told) if at == 0 or told[at - 1] != line]
 
@@ -77,6 +79,26 @@ def test_which_key_is_not_there_is_said(kind, tmp_path):
         expected.append(f"{subject} has waited for N s; {missing}")
         expected.append(f"{subject} waits no longer, after N s")
     assert said(ended.stderr.splitlines(), path) == expected, ended.stderr
+
+
+def test_who_needs_a_client_that_another_thread_has_is_told_so():
+    body = """
+        import threading
+        limit = store.timeout
+        store.set_timeout(datetime.timedelta(seconds=60))
+        waiting = threading.Thread(target=lambda: store.wait(["never"], limit))
+        threading.excepthook = lambda failure: None
+        waiting.start()
+        while waiting.is_alive():
+            # Once the other has begun, this takes until it ends.
+            store.set("here", b"1")
+        """
+    words = [sys.executable, "-c", program("TCPStore", body)]
+    env = {**os.environ, "POLYRANK_STALL_REPORT": "0.2"}
+    ended = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    busy = "another thread of this process waits for an answer at the same client; give each thread"
+    begin = f"a client of {TCP} has waited for N s; {busy} a client of its own"
+    assert any(line.startswith(begin) for line in said(ended.stderr.splitlines())), ended.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows stops no process by a signal")

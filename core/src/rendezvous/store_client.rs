@@ -8,6 +8,8 @@ use crate::blocking::block_on;
 #[cfg(feature = "tcp")]
 use crate::blocking::unblock;
 use crate::generated::error::{Error, Result};
+#[cfg(not(feature = "tcp"))]
+use crate::store::url::authority;
 use crate::store::{PrefixStore, Store, WebSocketStoreOptions};
 #[cfg(feature = "tcp")]
 use crate::store::{TcpStore, TcpStoreOptions};
@@ -109,8 +111,7 @@ async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> Result<StoreCl
 /// Where there are no sockets: the server speaks WebSocket, too.
 #[cfg(not(feature = "tcp"))]
 async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> Result<StoreClient> {
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    connect_web_socket(format!("ws://{host}:{port}"), timeout).await
+    connect_web_socket(format!("ws://{}", authority(host, port)), timeout).await
 }
 
 async fn connect_web_socket(url: String, timeout: Duration) -> Result<StoreClient> {

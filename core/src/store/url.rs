@@ -48,15 +48,26 @@ impl<'a> Url<'a> {
 
     /// The host and the port, if there is one. An IPv6 address is in brackets.
     pub(crate) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
-        if let Some((host, rest)) =
-            self.authority.strip_prefix('[').and_then(|rest| rest.split_once(']'))
-        {
-            return (host, rest.strip_prefix(':').filter(|port| !port.is_empty()));
-        }
-        match self.authority.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
-            None => (self.authority, None),
-        }
+        host_and_port(self.authority)
+    }
+}
+
+/// `host:port`, with an IPv6 address in brackets (RFC 3986, section 3.2.2).
+pub(crate) fn authority(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// The host of an [`authority`], without brackets, and the port, if there is one.
+pub(crate) fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    if let Some((host, rest)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (host, rest.strip_prefix(':').filter(|port| !port.is_empty()));
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
+        None => (authority, None),
     }
 }
 

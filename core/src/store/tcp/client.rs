@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::client_errors::{given_up, in_the_middle, no_files, wait_expired};
 use super::connect;
 use super::connection::{Connection, Fault, Opened};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
@@ -17,7 +18,9 @@ use crate::generated::error::{Error, Result};
 use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
+use crate::store::silence::Silence;
 use crate::store::table::parse_number;
+use crate::store::url::authority;
 use crate::store::{Deadline, TimeoutSetting, expired};
 
 /// How long one attempt to come back to a server may take.
@@ -27,11 +30,6 @@ const SUCCESSION: Duration = Duration::from_millis(5);
 /// Values up to this size are copied after their request; larger ones are sent from where they
 /// are.
 const INLINE_BYTES: usize = 8 << 10;
-
-/// What is said where this process may open no more sockets.
-fn no_files() -> String {
-    format!("Too many open files: no socket can be opened. {}", super::open_files::advice())
-}
 
 /// One client: a connection, its timeout, and the server's address.
 #[derive(Debug)]
@@ -362,7 +360,10 @@ impl Client {
             Ok(keys) => Ok(keys),
             // PyTorch's servers up to 2.8 hang up on what they do not know, and live on.
             Err(Fault::Closed(_)) if self.come_back(&mut state) => Err(Error::Unsupported {
-                who: format!("the store's server at {}:{} (PyTorch's?)", self.host, self.port),
+                who: format!(
+                    "the store's server at {} (PyTorch's?)",
+                    authority(&self.host, self.port)
+                ),
                 operation: "list_keys".into(),
             }),
             Err(fault) => Err(self.fail(&mut state, fault, "list_keys", &[], &deadline)),
@@ -443,7 +444,10 @@ impl Client {
         keys: &[&str],
         deadline: &Deadline,
     ) -> Result<TimedMutexGuard<'_, State>> {
-        let mut state = self.state.lock(deadline).map_err(|why| match why {
+        let mut silence = None;
+        let server = || authority(&self.host, self.port);
+        let say = || silence.get_or_insert_with(|| Silence::of_taken_client(&server())).look();
+        let mut state = self.state.lock(deadline, say).map_err(|why| match why {
             LockError::Expired(why) => given_up(why, operation, keys, deadline),
             LockError::Reentrant => Error::InvalidArgument { message: in_the_middle(operation) },
         })?;
@@ -526,7 +530,7 @@ impl Client {
 
     /// The error of this request and of all that follow.
     fn lost(&self, state: &mut State, why: String) -> Error {
-        let message = format!("lost the store at {}:{}: {why}", self.host, self.port);
+        let message = format!("lost the store at {}: {why}", authority(&self.host, self.port));
         *state = State::Lost(message.clone());
         Error::Network { message }
     }
@@ -568,28 +572,6 @@ fn usable(state: &mut State) -> Result<&mut Connection> {
             Err(Error::Network { message: "The connection was given up".into() })
         }
     }
-}
-
-/// What a signal's handler, or whatever else interrupts a thread, is told.
-fn in_the_middle(operation: &str) -> String {
-    format!(
-        "{operation}: this thread is in the middle of another request on this store, which a \
-         signal's handler has interrupted; use another connection there, as clone() makes it"
-    )
-}
-
-/// The error of an operation that stopped waiting.
-fn given_up(why: WaitError, operation: &str, keys: &[&str], deadline: &Deadline) -> Error {
-    match operation {
-        "wait" => wait_expired(why, keys, deadline),
-        _ => expired(why, operation, keys, deadline),
-    }
-}
-
-fn wait_expired(why: WaitError, keys: &[&str], deadline: &Deadline) -> Error {
-    let keys: Vec<String> = keys.iter().map(|key| format!("/{key}")).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    expired(why, "wait", &keys, deadline)
 }
 
 /// Whether `value` is a number, and the sum with `amount` one of 64 bits.

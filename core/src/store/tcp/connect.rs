@@ -16,6 +16,7 @@ use super::connection::{
 use super::local;
 use crate::stall_report::{ReportedWait, StallReport};
 use crate::store::deadline::{Deadline, SLICE, WaitError};
+use crate::store::url::authority;
 
 /// Longest attempt to reach one address before the next is tried.
 const ATTEMPT: Duration = Duration::from_secs(3);
@@ -38,7 +39,8 @@ const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
     let mut pause = FIRST_PAUSE;
     let mut obstacle = ("no answer".to_owned(), ABSENT);
-    let (mut wait, store) = (ReportedWait::new(), format!("the store at {host}:{port}"));
+    let (mut wait, store) =
+        (ReportedWait::new(), format!("the store at {}", authority(host, port)));
     loop {
         // Who accepts connections and never answers takes as long as an attempt may.
         let mut is_silent = false;
@@ -112,7 +114,7 @@ pub(super) fn attempt(
     deadline: &Deadline,
     mut meanwhile: Option<&mut dyn FnMut()>,
 ) -> Opened {
-    let server = format!("{host}:{port}");
+    let server = authority(host, port);
     let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;

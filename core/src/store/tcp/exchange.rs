@@ -9,6 +9,7 @@ use crate::store::Deadline;
 use crate::store::awaited_keys::{self, Finding};
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
+use crate::store::url::host_and_port;
 
 /// How long the confirmation that a wait is cancelled is waited for: the caller is not to wait
 /// longer than it may. A server that takes longer owes it; the next request reads it first.
@@ -143,8 +144,8 @@ fn patiently<const N: usize>(
 fn find(server: &str, keys: &[&str], deadline: &Deadline) -> Finding {
     let left = deadline.remaining().map_or(LOOK_LIMIT, |left| left.min(LOOK_LIMIT));
     let limit = Deadline::uninterrupted(left.max(Duration::from_millis(1)));
-    let parts = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = parts else { return Finding::Nothing };
+    let (host, port) = host_and_port(server);
+    let Some(port) = port.and_then(|port| port.parse().ok()) else { return Finding::Nothing };
     let mut connection = match connect::attempt(host, port, &limit, None) {
         Ok(connection) => connection,
         // Whoever has less time does not know.

@@ -3,6 +3,7 @@
 
 mod adaptive_poll;
 mod client;
+mod client_errors;
 mod connect;
 mod connection;
 mod exchange;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use super::deadline::WaitError;
+use super::url::authority;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::generated::error::{Error, Result};
 use crate::stall_report::WaitingCall;
@@ -197,6 +199,11 @@ impl TcpStore {
         self.server.is_some()
     }
 
+    /// Where the server is, `host:port`.
+    fn address(&self) -> String {
+        authority(&self.host, self.port)
+    }
+
     /// A store of the same server over `client`.
     fn over(&self, client: Arc<Client>) -> TcpStore {
         Self {
@@ -216,7 +223,7 @@ impl TcpStore {
 
     fn wait_for_workers(&self, world_size: u32) -> Result<()> {
         let deadline = Deadline::after(self.client.timeout());
-        let subject = format!("the store at {}:{}, which waits for clients", self.host, self.port);
+        let subject = format!("the store at {}, which waits for clients", self.address());
         let wait = WaitingCall::of_process(subject);
         loop {
             let workers = self.client.workers()?;
@@ -354,7 +361,7 @@ impl Store for TcpStore {
     }
 
     fn server_address(&self) -> Option<String> {
-        Some(format!("{}:{}", self.host(), self.port()))
+        Some(self.address())
     }
 
     fn local_address(&self) -> Option<IpAddr> {
@@ -393,11 +400,7 @@ impl Store for TcpStore {
     }
 
     fn description(&self) -> String {
-        let (host, port) = (self.host(), self.port());
-        match host.contains(':') {
-            true => format!("TCPStore([{host}]:{port})"),
-            false => format!("TCPStore({host}:{port})"),
-        }
+        format!("TCPStore({})", self.address())
     }
 
     /// A second connection to the same server, which a clone of the hosting store keeps alive.

@@ -52,11 +52,15 @@ impl<T: Default> TimedMutex<T> {
         TimedMutex { place: Mutex::new(place), freed: Condvar::new() }
     }
 
-    /// Waits for the mutex.
+    /// Waits for the mutex; calls `meanwhile` now and then.
     ///
     /// # Errors
     /// That the deadline passed first, or the thread was interrupted, or has the mutex.
-    pub(super) fn lock(&self, deadline: &Deadline) -> Result<TimedMutexGuard<'_, T>, LockError> {
+    pub(super) fn lock(
+        &self,
+        deadline: &Deadline,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<TimedMutexGuard<'_, T>, LockError> {
         let mut slice = Duration::ZERO;
         loop {
             if let Some(shared) = self.lock_within(slice)? {
@@ -64,6 +68,7 @@ impl<T: Default> TimedMutex<T> {
             }
             // Not under the lock: it may run the user's code, which may use the same store.
             slice = deadline.slice(Duration::MAX).map_err(LockError::Expired)?;
+            meanwhile();
         }
     }
 
@@ -138,17 +143,18 @@ mod tests {
     #[test]
     fn who_waits_for_the_mutex_waits_no_longer_than_it_may() {
         let mutex = TimedMutex::new(0);
-        let mut taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
+        let mut taken = mutex.lock(&Deadline::after(Duration::ZERO), || {}).unwrap();
         std::thread::scope(|scope| {
-            let late = || mutex.lock(&Deadline::after(Duration::from_millis(1))).err();
+            let late = || mutex.lock(&Deadline::after(Duration::from_millis(1)), || {}).err();
             assert_eq!(scope.spawn(late).join().unwrap(), Some(EXPIRED));
-            let waits = scope.spawn(|| *mutex.lock(&Deadline::after(Duration::ZERO)).unwrap());
+            let waits =
+                scope.spawn(|| *mutex.lock(&Deadline::after(Duration::ZERO), || {}).unwrap());
             *taken += 1;
             drop(taken);
             assert_eq!(waits.join().unwrap(), 1);
         });
         assert!(
-            mutex.lock(&Deadline::after(Duration::from_millis(1))).is_ok(),
+            mutex.lock(&Deadline::after(Duration::from_millis(1)), || {}).is_ok(),
             "it was given back"
         );
     }
@@ -156,23 +162,23 @@ mod tests {
     #[test]
     fn who_has_the_mutex_is_refused_it_again() {
         let mutex = TimedMutex::new(0);
-        let taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
-        let another = mutex.lock(&Deadline::after(Duration::ZERO)).err();
+        let taken = mutex.lock(&Deadline::after(Duration::ZERO), || {}).unwrap();
+        let another = mutex.lock(&Deadline::after(Duration::ZERO), || {}).err();
         assert_eq!(another, Some(LockError::Reentrant));
         drop(taken);
-        assert!(mutex.lock(&Deadline::after(Duration::ZERO)).is_ok());
+        assert!(mutex.lock(&Deadline::after(Duration::ZERO), || {}).is_ok());
     }
 
     #[test]
     fn what_a_panic_left_is_not_gone_on_with() {
         let mutex = TimedMutex::new(7);
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut taken = mutex.lock(&Deadline::after(Duration::ZERO)).unwrap();
+            let mut taken = mutex.lock(&Deadline::after(Duration::ZERO), || {}).unwrap();
             *taken = 8;
             panic!("in the middle");
         }));
         assert!(panics.is_err());
-        assert_eq!(*mutex.lock(&Deadline::after(Duration::ZERO)).unwrap(), 0);
+        assert_eq!(*mutex.lock(&Deadline::after(Duration::ZERO), || {}).unwrap(), 0);
     }
 
     static SHARED: LazyLock<TimedMutex<()>> = LazyLock::new(|| TimedMutex::new(()));
@@ -181,20 +187,20 @@ mod tests {
     fn what_interrupts_a_waiting_thread_may_ask_for_the_same_mutex() {
         fn asks_too() -> bool {
             let deadline = Deadline::uninterrupted(Duration::from_millis(1));
-            SHARED.lock(&deadline).err() == Some(EXPIRED)
+            SHARED.lock(&deadline, || {}).err() == Some(EXPIRED)
         }
         let (taken, is_taken) = mpsc::channel();
         let (over, is_over) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let _turn = SHARED.lock(&Deadline::after(Duration::ZERO)).unwrap();
+                let _turn = SHARED.lock(&Deadline::after(Duration::ZERO), || {}).unwrap();
                 taken.send(()).unwrap();
                 // Until the other end is gone.
                 let _ = is_over.recv();
             });
             is_taken.recv().unwrap();
             let guard = install_interrupt_check(asks_too);
-            let waited = SHARED.lock(&Deadline::after(Duration::from_secs(60))).err();
+            let waited = SHARED.lock(&Deadline::after(Duration::from_secs(60)), || {}).err();
             assert_eq!(waited, Some(LockError::Expired(WaitError::Interrupted)));
             drop((guard, over));
         });
