@@ -296,6 +296,44 @@ variables! {
             reader: "whatever makes a group"
         }
     }
+    "Replicas that come and go" {
+        /// Where the lighthouse is that replicas ask.
+        TORCHFT_LIGHTHOUSE {
+            values: "`http://host:port`",
+            unset: "the option `lighthouse`, or an error",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// The port at which the manager of a replica group listens, at its rank 0.
+        TORCHFT_MANAGER_PORT {
+            values: "a port, 0 to 65535",
+            unset: "the option `port`, or any that is free",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How long operations, votes, and the transfer of a state may take.
+        TORCHFT_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How long a quorum is waited for.
+        TORCHFT_QUORUM_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `quorum_timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How long the lighthouse, the manager and the store are waited for at the start.
+        TORCHFT_CONNECT_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `connect_timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How often a quorum that failed is asked for again.
+        TORCHFT_QUORUM_RETRIES {
+            values: "a whole number from 0",
+            unset: "the option `quorum_retries`, or 0",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+    }
     "Where libraries are found" {
         /// The MPI library to load, whichever launcher started the process.
         POLYRANK_MPI_LIBRARY {
@@ -505,9 +543,10 @@ variables! {
         }
         /// What replicas must know to ask a lighthouse.
         POLYRANK_TOKEN { values: "8 to 1024 visible characters", unset: "it has none",
-            reader: "`polyrank lighthouse`" }
-        /// `1`: a lighthouse without a token may be reached from other hosts.
-        POLYRANK_INSECURE { values: "`1`", unset: "no", reader: "`polyrank lighthouse`" }
+            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
+        /// `1`: a lighthouse, or a manager, without a token may be reached from other hosts.
+        POLYRANK_INSECURE { values: "`1`", unset: "no",
+            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
         /// The devices that this process may use: `-n gpu` counts them.
         CUDA_VISIBLE_DEVICES {
             values: "a list of numbers or names; empty or `-1`: none",
