@@ -1,9 +1,10 @@
 //! A line that is fitted to points by gradient descent, each replica with points of its own:
 //!
 //! ```console
-//! $ polyrank lighthouse --min-replicas 1
-//! $ TORCHFT_LIGHTHOUSE=http://127.0.0.1:29510 cargo run -p polyrank-replicas --example replica -- a
-//! $ TORCHFT_LIGHTHOUSE=http://127.0.0.1:29510 cargo run -p polyrank-replicas --example replica -- b
+//! $ polyrank lighthouse --min-replicas 1 &
+//! $ export TORCHFT_LIGHTHOUSE=http://127.0.0.1:29510
+//! $ cargo run -p polyrank-replicas --example replica -- a &
+//! $ cargo run -p polyrank-replicas --example replica -- b
 //! ```
 //!
 //! Kill one, and start it again: it goes on where the other is. After its name, a replica takes the

@@ -34,16 +34,18 @@ pub enum ManagerError {
         /// What is wrong.
         cause: Error,
     },
-    /// The manager of the replica group cannot be reached.
-    #[error("the manager of replica {replica}: {cause}")]
+    /// The manager of the replica group cannot be reached: its rank 0 is gone, or has not started.
+    #[error(
+        "the manager of replica {replica}: {cause}\nif rank 0 of the replica has ended, start all \
+         of its ranks anew"
+    )]
     Connect {
         /// Which.
         replica: String,
         /// Why.
         cause: QuorumError,
     },
-    /// There is no quorum. The next call of [`Manager::start_quorum`](crate::Manager::start_quorum)
-    /// asks again.
+    /// There is no quorum. [`Manager::start_quorum`](crate::Manager::start_quorum) asks again.
     #[error("replica {replica}, rank {rank}: no quorum: {cause}; start_quorum asks again")]
     Quorum {
         /// Who asked.
@@ -114,7 +116,7 @@ pub enum ManagerError {
     },
     /// There are too few replicas to commit a step.
     #[error(
-        "replica {replica}: {participants} replicas participate, of at least {min_replica_size} \
+        "replica {replica}: {participants} of at least {min_replica_size} replicas participate \
          (min_replica_size); the step is repeated until more come"
     )]
     TooFewReplicas {

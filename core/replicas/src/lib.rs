@@ -32,15 +32,19 @@
 //!
 //! # One step
 //!
-//! | Call                        | What it does                                                    |
-//! |-----------------------------|-----------------------------------------------------------------|
-//! | [`Manager::start_quorum`]   | asks who is there; if that has changed, makes the group anew; gives its state to those that are behind, or takes it |
-//! | [`Manager::allreduce`]      | waits for the quorum, and reduces; a failure is kept for the vote |
-//! | [`Manager::should_commit`]  | whether all ranks of the replica, of enough replicas, got through |
+//! | Call                       | What it does                                                   |
+//! |----------------------------|----------------------------------------------------------------|
+//! | [`Manager::start_quorum`]  | asks who is there, makes the group of them, moves states       |
+//! | [`Manager::allreduce`]     | waits for that, and reduces; a failure is kept for the vote    |
+//! | [`Manager::should_commit`] | whether all its ranks, of enough replicas, are through         |
 //!
 //! The quorum comes, and a state travels, while the program computes. **Between `start_quorum` and
 //! `should_commit` a program changes nothing of what it has registered**; it changes it after
 //! `should_commit` has said yes.
+//!
+//! In the first step all replicas take the state of one (`init_sync`). If the quorum comes while
+//! they compute, only that one contributes, and averages are divided by the number of all, as in
+//! torchft.
 //!
 //! A replica that fails costs the others at most the step in which it does. When it is started
 //! anew, it takes the state of one that is not behind.

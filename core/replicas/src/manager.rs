@@ -89,10 +89,11 @@ impl Manager {
         let no_thread =
             |why: std::io::Error| ManagerError::Option(format!("the system has no thread: {why}"));
         let rpc = Rpc::new().map_err(no_thread)?;
-        let setup::Found { replica_id, client, group, held } = setup::find(&options, &rpc)?;
+        let setup::Found { replica_id, client, address, group, held } =
+            setup::find(&options, &rpc)?;
         let transport = options.transport.clone();
         let transport = transport.unwrap_or_else(|| Arc::new(GroupTransport::new(group.clone())));
-        let shared = Shared::new(options, replica_id, group, transport, (rpc, client));
+        let shared = Shared::new(options, (replica_id, address), group, transport, (rpc, client));
         let shared = Arc::new(shared);
         let own = shared.clone();
         let thread = thread::Builder::new().name("manager-quorum".to_owned());
@@ -134,6 +135,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::Quorum`] if there is none, and the loop calls this again;
+    /// [`ManagerError::Connect`] if the manager of the replica group is gone;
     /// [`ManagerError::Closed`].
     pub fn start_quorum(&self, options: StartQuorum) -> Result<(), ManagerError> {
         let StartQuorum { allow_heal, shrink_only, timeout } = options;
@@ -156,7 +158,8 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::Quorum`] if there is none: the step is not committed, and the next one asks
-    /// again. What goes wrong after that is [`Manager::errored`].
+    /// again. [`ManagerError::Connect`] if the manager of the replica group is gone. What goes
+    /// wrong after that is [`Manager::errored`].
     pub fn wait_quorum(&self) -> Result<(), ManagerError> {
         self.shared.wait_quorum()
     }

@@ -97,7 +97,8 @@ impl Future for ManagedWork {
 
 impl Manager {
     /// Reduces over the replicas that participate, in place. Waits for the quorum first. If
-    /// anything has failed in this step, it returns at once, and `elements` stay as they are.
+    /// anything has failed in this step, it returns at once, and `elements` stay as they are. If it
+    /// fails itself, they may be anything.
     ///
     /// `AVG` is the sum divided by [`Manager::num_participants`]. A rank that does not participate
     /// contributes nothing, and has the result, too.
@@ -204,7 +205,8 @@ impl Manager {
     ) -> Result<ManagedWork, ManagerError> {
         let Plan { turn, op, divisor, is_neutral } = plan;
         if is_neutral {
-            for tensor in &tensors {
+            // The group refuses what may not be written.
+            for tensor in tensors.iter().filter(|tensor| !tensor.is_read_only()) {
                 // `plan` refuses operators without one.
                 let Some(element) = average::neutral(op, tensor.dtype()) else { continue };
                 average::fill(tensor, &element);

@@ -55,7 +55,7 @@ pub struct ManagerOptions {
     pub world_size_mode: WorldSizeMode,
     /// Whether all replicas begin with the state of one. If not, they must be alike by themselves.
     pub init_sync: bool,
-    /// After how many more steps in a row that are not committed `should_commit` fails; none: never.
+    /// So many steps in a row may be lost; one more, and `should_commit` fails. None: any number.
     pub max_retries: Option<u32>,
     /// How often a quorum that failed is asked for again, before it is an error.
     pub quorum_retries: u32,

@@ -13,6 +13,8 @@ use crate::state::Received;
 
 /// Between two calls for a quorum that failed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a manager that was there may take to be reached.
+const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves the program's quorums until the manager ends.
 pub(crate) fn serve(shared: &Shared) {
@@ -64,6 +66,10 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
             Ok(found) => return Ok(found),
             Err(cause) => cause,
         };
+        if matches!(cause, QuorumError::Lost { .. }) {
+            // Was it the lighthouse, or the manager that asks it?
+            reach_manager(shared)?;
+        }
         let (replica, rank) = (shared.replica_id.clone(), shared.options.rank());
         let error = ManagerError::Quorum { replica, rank, cause };
         if tries_left == 0 {
@@ -74,6 +80,14 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
         let pause = async { tokio::time::sleep(PAUSE).await };
         shared.rpc.run(pause).ok_or_else(|| shared.closed())?;
     }
+}
+
+/// Sees that the manager of the replica group is there still.
+fn reach_manager(shared: &Shared) -> Result<(), ManagerError> {
+    let options = ClientOptions { connect_timeout: REACH_LIMIT, token: None };
+    let reached = shared.rpc.connect(&shared.address, options).ok_or_else(|| shared.closed())?;
+    let replica = shared.replica_id.clone();
+    reached.map(drop).map_err(|cause| ManagerError::Connect { replica, cause })
 }
 
 /// What the numbers of a quorum are, once they are known to be some.

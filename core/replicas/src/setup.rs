@@ -22,6 +22,8 @@ const REPLICA_ID: &str = "replica_id";
 pub(crate) struct Found {
     pub(crate) replica_id: String,
     pub(crate) client: ManagerClient,
+    /// Where that manager is.
+    pub(crate) address: String,
     pub(crate) group: ProcessGroup,
     pub(crate) held: Held,
 }
@@ -63,7 +65,8 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
             made.map_err(ManagerError::Call)?
         }
     };
-    Ok(Found { replica_id, client, group, held: Held { _server: server, _store: store } })
+    let held = Held { _server: server, _store: store };
+    Ok(Found { replica_id, client, address: manager, group, held })
 }
 
 /// The store of the replica group, and where others find it.

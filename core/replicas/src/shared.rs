@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) registered: Registered,
     pub(crate) rpc: Rpc,
     pub(crate) client: ManagerClient,
+    /// Where the manager of the replica group is.
+    pub(crate) address: String,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -97,7 +99,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         options: ManagerOptions,
-        replica_id: String,
+        (replica_id, address): (String, String),
         group: ProcessGroup,
         transport: Arc<dyn StateTransport>,
         (rpc, client): (Rpc, ManagerClient),
@@ -117,7 +119,18 @@ impl Shared {
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let registered = Registered::default();
-        Shared { options, replica_id, group, transport, registered, rpc, client, state, changed }
+        Shared {
+            options,
+            replica_id,
+            group,
+            transport,
+            registered,
+            rpc,
+            client,
+            address,
+            state,
+            changed,
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

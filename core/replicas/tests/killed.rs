@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use common::{LIMIT, Rank, bits, lighthouse};
 use polyrank::ReduceOp;
 use polyrank_replicas::{ManagerOptions, StartQuorum};
 
-/// What a started process is: the address of the lighthouse, its name, and the step at which it
-/// stops before an operation that the others begin.
+/// What a started process is: the address of the lighthouse, its name, how many seconds operations
+/// may take, and the step at which it stops before an operation that the others begin.
 const ROLE: &str = "REPLICAS_TEST_ROLE";
 const STEPS: i64 = 12;
 /// Enough to be under way for a while.
@@ -44,8 +45,11 @@ fn hash(weights: &[f64]) -> u64 {
 fn replica(role: &str) {
     let mut words = role.split_whitespace();
     let mut word = || words.next().unwrap().to_owned();
-    let (lighthouse, name, stops_at) = (word(), word(), word().parse::<i64>().unwrap());
-    let options = ManagerOptions::new(1).lighthouse(lighthouse).replica_id(&name).timeout(LIMIT);
+    let (lighthouse, name) = (word(), word());
+    let timeout = Duration::from_secs(word().parse().unwrap());
+    let stops_at: i64 = word().parse().unwrap();
+    let options = ManagerOptions::new(1).lighthouse(lighthouse).replica_id(&name);
+    let options = options.timeout(timeout);
     let rank = Rank::new(options, 0, vec![f64::from(std::process::id()); ELEMENTS]);
     let say = |what: String| println!("\nREPLICA {name} {what}");
     let mut is_through = false;
@@ -93,6 +97,12 @@ impl Process {
             }
         });
         Process(child)
+    }
+
+    /// Has it get this signal.
+    fn signal(&self, name: &str) {
+        let words = [name.to_owned(), self.0.id().to_string()];
+        assert!(Command::new("kill").args(words).status().unwrap().success());
     }
 
     fn kill(&mut self) {
@@ -150,6 +160,17 @@ impl Heard {
             }
         }
     }
+
+    /// All that committed a step have the same after it, and all three the last one.
+    fn check(&self) {
+        let (_, together) = self.hashes.last_key_value().unwrap();
+        assert_eq!(together.len(), 3, "{together:?}");
+        for (step, hashes) in &self.hashes {
+            let mut all: Vec<_> = hashes.values().collect();
+            all.dedup();
+            assert_eq!(all.len(), 1, "after step {step}: {hashes:?}");
+        }
+    }
 }
 
 #[test]
@@ -161,7 +182,7 @@ fn a_replica_that_is_killed_costs_the_others_one_step_and_comes_back() {
     let lighthouse = lighthouse(2);
     let (say, lines) = channel();
     let start = |name: &str, stops_at: i64| {
-        Process::start(test, format!("{} {name} {stops_at}", lighthouse.address()), say.clone())
+        Process::start(test, format!("{} {name} 60 {stops_at}", lighthouse.address()), say.clone())
     };
     let _survivors = ["a", "b"].map(|name| start(name, -1));
     let mut victim = start("c", 4);
@@ -176,11 +197,33 @@ fn a_replica_that_is_killed_costs_the_others_one_step_and_comes_back() {
     let _again = start("c", -1);
     heard.hear(&lines, |heard, _| heard.ended.len() == 3);
     assert_eq!(heard.lost.len(), 2, "{:?}", heard.lost);
-    let (_, together) = heard.hashes.last_key_value().unwrap();
-    assert_eq!(together.len(), 3, "{together:?}");
-    for (step, hashes) in &heard.hashes {
-        let mut all: Vec<_> = hashes.values().collect();
-        all.dedup();
-        assert_eq!(all.len(), 1, "after step {step}: {hashes:?}");
+    heard.check();
+}
+
+#[test]
+fn a_replica_that_stands_still_is_gone_on_without_and_takes_the_state_afterwards() {
+    let test = "a_replica_that_stands_still_is_gone_on_without_and_takes_the_state_afterwards";
+    if let Ok(role) = std::env::var(ROLE) {
+        return replica(&role);
     }
+    let lighthouse = lighthouse(2);
+    let (say, lines) = channel();
+    let start = |name: &str| {
+        Process::start(test, format!("{} {name} 3 -1", lighthouse.address()), say.clone())
+    };
+    let _others = ["a", "b"].map(start);
+    let still = start("c");
+    let mut heard = Heard::default();
+    let is_of = |line: &Line, wanted: &str, least: i64| match line {
+        Line::Committed { name, step, .. } => name == wanted && *step >= least,
+        _ => false,
+    };
+    heard.hear(&lines, |_, line| is_of(line, "c", 2));
+    still.signal("-STOP");
+    heard.hear(&lines, |heard, _| heard.lost.len() >= 2);
+    let reached = *heard.hashes.last_key_value().unwrap().0;
+    heard.hear(&lines, |_, line| is_of(line, "a", reached + 3));
+    still.signal("-CONT");
+    heard.hear(&lines, |heard, _| heard.ended.len() == 3);
+    heard.check();
 }
