@@ -14,16 +14,12 @@ pub(crate) fn divide(tensor: &Tensor, by: u32) {
     let dtype = tensor.dtype();
     change(tensor, |bytes| match dtype {
         // The quotient in 32 bits, rounded to 16, is the quotient rounded to 16.
-        DType::F16 => each(
-            bytes,
-            |it| f16::from_ne_bytes(it),
-            |it| f16::from_f32(it.to_f32() / by as f32).to_ne_bytes(),
-        ),
-        DType::Bf16 => each(
-            bytes,
-            |it| bf16::from_ne_bytes(it),
-            |it| bf16::from_f32(it.to_f32() / by as f32).to_ne_bytes(),
-        ),
+        DType::F16 => each(bytes, f16::from_ne_bytes, |it| {
+            f16::from_f32(it.to_f32() / by as f32).to_ne_bytes()
+        }),
+        DType::Bf16 => each(bytes, bf16::from_ne_bytes, |it| {
+            bf16::from_f32(it.to_f32() / by as f32).to_ne_bytes()
+        }),
         DType::F32 | DType::Complex64 => {
             each(bytes, f32::from_ne_bytes, |it| (it / by as f32).to_ne_bytes());
         }
@@ -149,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_lies_between_the_elements_of_a_view_stays() {
-        let all = Tensor::from((0..12_u8).map(|it| f32::from(it)).collect::<Vec<_>>());
+        let all = Tensor::from((0..12_u8).map(f32::from).collect::<Vec<_>>());
         let region: Region = all.region().clone();
         // Every third.
         divide(&Tensor::strided(region, DType::F32, vec![4], vec![3], 0), 2);

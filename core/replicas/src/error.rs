@@ -32,7 +32,7 @@ pub enum ManagerError {
         /// Where it was looked for.
         address: String,
         /// What is wrong.
-        cause: Error,
+        cause: Box<Error>,
     },
     /// The manager of the replica group cannot be reached: its rank 0 is gone, or has not started.
     #[error(
@@ -66,7 +66,7 @@ pub enum ManagerError {
         /// What was being done.
         during: String,
         /// The group's error.
-        cause: Error,
+        cause: Box<Error>,
         /// The replica whose rank the group's error names.
         failed: Option<String>,
     },
@@ -81,7 +81,7 @@ pub enum ManagerError {
         /// From whom, or to whom.
         during: String,
         /// What was wrong.
-        cause: HealingError,
+        cause: Box<HealingError>,
     },
     /// The vote of the replica group has no result. Its ranks may disagree on their step now: end
     /// this replica, and start it anew.
@@ -138,7 +138,7 @@ pub enum ManagerError {
     },
     /// The call is wrong; the same would be so in each step.
     #[error("{0}")]
-    Call(Error),
+    Call(Box<Error>),
     /// The program reported it.
     #[error("{0}")]
     Reported(String),

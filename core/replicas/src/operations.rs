@@ -234,7 +234,8 @@ impl Manager {
                 op.name()
             );
             let who = "polyrank-replicas".to_owned();
-            return self.refuse(ManagerError::Call(Error::Unsupported { who, operation }));
+            return self
+                .refuse(ManagerError::Call(Box::new(Error::Unsupported { who, operation })));
         }
         let Some((turn, is_participating, participants)) = self.ready() else { return Ok(None) };
         // The group divides by as many as it has.
@@ -284,7 +285,7 @@ impl Manager {
                 | Error::Unsupported { .. }
         );
         if is_of_call {
-            return self.refuse(ManagerError::Call(cause));
+            return self.refuse(ManagerError::Call(Box::new(cause)));
         }
         self.shared.report(Some(turn), self.shared.of_group(name, cause));
         Ok(())

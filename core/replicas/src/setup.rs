@@ -38,7 +38,7 @@ pub(crate) struct Held {
 /// Finds the other ranks.
 pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, ManagerError> {
     let (store, address) = store(options)?;
-    let of_store = |cause| ManagerError::Store { address: address.clone(), cause };
+    let of_store = |cause| no_store(&address, cause);
     let server = match options.rank() {
         0 => Some(serve(options, &*store, &address)?),
         _ => None,
@@ -62,7 +62,7 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
             let near = (!is_loopback(&options.hostname)).then_some(&*store);
             let group = GroupOptions::default().timeout(options.timeout);
             let made = ProcessGroup::without_members(near, "replicas", group);
-            made.map_err(ManagerError::Call)?
+            made.map_err(|cause| ManagerError::Call(Box::new(cause)))?
         }
     };
     let held = Held { _server: server, _store: store };
@@ -73,13 +73,12 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
 fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerError> {
     if let Some(address) = &options.store_address {
         let store = create_store_client(address, options.connect_timeout);
-        let failed = |cause| ManagerError::Store { address: address.clone(), cause };
-        return Ok((store.map_err(failed)?, address.clone()));
+        return Ok((store.map_err(|cause| no_store(address, cause))?, address.clone()));
     }
     let host = &options.hostname;
     let serve = TcpStoreOptions::new(host, 0).is_master(true).wait_for_workers(false);
-    let failed = |cause: Error| ManagerError::Store { address: host.clone(), cause };
-    let store = TcpStore::new(serve.timeout(options.connect_timeout)).map_err(failed)?;
+    let store = TcpStore::new(serve.timeout(options.connect_timeout));
+    let store = store.map_err(|cause| no_store(host, cause))?;
     let address = match host.parse::<Ipv6Addr>() {
         Ok(host) => format!("[{host}]:{}", store.port()),
         Err(_) => format!("{host}:{}", store.port()),
@@ -122,10 +121,13 @@ fn serve(
     let server = ManagerServer::start(server).map_err(failed)?;
     let (keys, values) = ([ADDRESS, REPLICA_ID], [server.address(), replica_id.as_str()]);
     for (key, value) in keys.into_iter().zip(values) {
-        let of_store = |cause| ManagerError::Store { address: address.to_owned(), cause };
-        store.set(key, value.as_bytes()).map_err(of_store)?;
+        store.set(key, value.as_bytes()).map_err(|cause| no_store(address, cause))?;
     }
     Ok(server)
+}
+
+fn no_store(address: &str, cause: Error) -> ManagerError {
+    ManagerError::Store { address: address.to_owned(), cause: Box::new(cause) }
 }
 
 fn is_loopback(host: &str) -> bool {

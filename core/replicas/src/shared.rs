@@ -250,7 +250,8 @@ impl Shared {
             state.membership.replicas.get(rank as usize).cloned()
         });
         let (replica, rank) = (self.replica_id.clone(), self.options.rank());
-        ManagerError::Group { replica, rank, during: during.to_owned(), cause, failed }
+        let (during, cause) = (during.to_owned(), Box::new(cause));
+        ManagerError::Group { replica, rank, during, cause, failed }
     }
 
     /// A state did not get where it was to.
@@ -259,7 +260,8 @@ impl Shared {
         during: String,
         cause: impl Into<HealingError>,
     ) -> ManagerError {
-        let (replica, rank, cause) = (self.replica_id.clone(), self.options.rank(), cause.into());
+        let (replica, rank) = (self.replica_id.clone(), self.options.rank());
+        let cause = Box::new(cause.into());
         ManagerError::Healing { replica, rank, during, cause }
     }
 

@@ -71,10 +71,7 @@ fn ranks_find_the_lighthouse_the_store_and_one_another_by_the_environment() {
 fn limits_of_the_environment_go_before_those_of_the_program() {
     let test = "limits_of_the_environment_go_before_those_of_the_program";
     let Some(role) = role() else {
-        let mut options = LighthouseOptions::default();
-        options.address = ([127, 0, 0, 1], 0).into();
-        options.quorum.min_replicas = 2;
-        let lighthouse = Lighthouse::start(options).unwrap();
+        let lighthouse = common::lighthouse(2);
         let address = lighthouse.address().to_string();
         let retries = [("TORCHFT_QUORUM_TIMEOUT_SEC", "0.2"), ("TORCHFT_QUORUM_RETRIES", "2")];
         process(test, &address, &retries);

@@ -75,10 +75,13 @@ fn a_state_of_another_step_is_refused_and_one_that_does_not_come_is_an_error() {
     assert!(is_over, "{none}");
 }
 
-/// What lies ready, by whose it is, for all replicas of a test.
+/// By whose they are, and their step.
+type States = BTreeMap<(String, i64), Vec<u8>>;
+
+/// What lies ready for all replicas of a test.
 #[derive(Clone, Default)]
 struct Table {
-    states: Arc<Mutex<BTreeMap<(String, i64), Vec<u8>>>>,
+    states: Arc<Mutex<States>>,
     log: Arc<Mutex<Vec<String>>>,
     /// How many receives fail.
     failures: Arc<AtomicUsize>,
@@ -139,6 +142,20 @@ impl StateTransport for Table {
     }
 }
 
+/// The first step of `b`, while `a` trains; what it failed with.
+fn first_step_of(b: &Rank, a: &Rank) -> Option<ManagerError> {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let is_committed = b.step(&[1.0]);
+            b.manager.errored().filter(|_| !is_committed)
+        });
+        while a.manager.replicas().len() < 2 {
+            a.step(&[1.0]);
+        }
+        first.join().unwrap()
+    })
+}
+
 /// `a` trains, `b` comes later; both until they were together at this step.
 fn together(a: &Rank, b: &Rank, step: i64) {
     let train = |rank: &Rank| {
@@ -164,22 +181,12 @@ fn another_transport_is_told_what_torchft_s_are() {
     a.commit(&[1.0]);
     let b = Rank::new(of("b"), 1, Vec::new());
     table.failures.store(1, Ordering::SeqCst);
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| {
-            let is_committed = b.step(&[1.0]);
-            (is_committed, b.manager.errored())
-        });
-        while a.manager.replicas().len() < 2 {
-            a.step(&[1.0]);
-        }
-        let (is_committed, error) = first.join().unwrap();
-        let error = error.unwrap();
-        assert!(!is_committed && matches!(error, ManagerError::Healing { .. }), "{error:?}");
-        let text = error.to_string();
-        assert!(text.contains("taking the state of step") && text.contains("from a:"), "{text}");
-        assert!(text.ends_with("the table has fallen over"), "{text}");
-        assert_eq!(b.manager.current_step(), 0);
-    });
+    let error = first_step_of(&b, &a).unwrap();
+    assert!(matches!(error, ManagerError::Healing { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("taking the state of step") && text.contains("from a:"), "{text}");
+    assert!(text.ends_with("the table has fallen over"), "{text}");
+    assert_eq!(b.manager.current_step(), 0);
     together(&a, &b, a.manager.current_step() + 2);
     let log = table.log.lock().unwrap();
     let has = |what: &str| log.iter().any(|line| line.contains(what));
@@ -215,6 +222,9 @@ fn who_cannot_load_a_state_takes_it_again() {
         "load" if count.fetch_add(1, Ordering::SeqCst) == 0 => Err(StateError::new("no room")),
         _ => Ok(()),
     });
+    let error = first_step_of(&b, &a).unwrap();
+    assert!(error.to_string().contains("loading \"more\": no room"), "{error}");
+    assert_eq!(b.manager.current_step(), 0, "it is where it was");
     together(&a, &b, 8);
     assert_eq!(loads.load(Ordering::SeqCst), 2);
 }
