@@ -117,6 +117,29 @@ fn who_comes_later_takes_the_state_of_those_that_are_there() {
 }
 
 #[test]
+fn who_comes_later_and_waits_for_the_quorum_contributes_at_once() {
+    let lighthouse = lighthouse(1);
+    let of = |name| options(&lighthouse, name).use_async_quorum(false);
+    let a = Rank::new(of("a"), 0, vec![1.0]);
+    (0..3).for_each(|_| a.commit(&[1.0]));
+    let b = Rank::new(of("b"), 1, Vec::new());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            b.commit(&[5.0]);
+            (b.manager.participating_rank(), b.manager.num_participants())
+        });
+        let mut before = a.weights();
+        while a.manager.replicas().len() < 2 {
+            before = a.weights();
+            a.commit(&[1.0]);
+        }
+        assert_eq!(first.join().unwrap(), (Some(1), 2));
+        assert_eq!(a.weights(), [before[0] + (1.0 + 5.0) / 2.0]);
+        assert_eq!(b.weights(), a.weights());
+    });
+}
+
+#[test]
 fn spares_take_the_place_of_who_leaves() {
     let lighthouse = lighthouse(3);
     let adapt = |_, options: ManagerOptions| {
