@@ -3,8 +3,8 @@
 //! ```console
 //! $ polyrank lighthouse --min-replicas 1 &
 //! $ export TORCHFT_LIGHTHOUSE=http://127.0.0.1:29510
-//! $ cargo run -p polyrank-replicas --example replica -- a &
-//! $ cargo run -p polyrank-replicas --example replica -- b
+//! $ cargo run -p polyrank-replicas --example training -- a &
+//! $ cargo run -p polyrank-replicas --example training -- b
 //! ```
 //!
 //! Kill one, and start it again: it goes on where the other is. After its name, a replica takes the
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             line[0] -= RATE * slope[0];
             line[1] -= RATE * slope[1];
             println!(
-                "step {}: {} replicas, y = {:.4} x + {:.4}, loss {:.6}",
+                "step {}, {} participating: y = {:.4} x + {:.4}, loss {:.6}",
                 manager.current_step(),
                 manager.num_participants(),
                 line[0],
