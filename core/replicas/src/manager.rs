@@ -184,14 +184,9 @@ impl Manager {
         self.settle_works();
         shared.load_pending();
         let (step, wanted) = self.wish();
-        let limit = timeout.unwrap_or(shared.options.timeout);
-        let (client, rank) = (shared.client.clone(), shared.options.rank());
-        let vote = async move { client.should_commit(i64::from(rank), step, wanted, limit).await };
-        let vote = shared.rpc.run(vote).ok_or_else(|| shared.closed())?;
+        let is_committed = self.vote(step, wanted, timeout);
         shared.transport.disallow();
-        let replica = shared.replica_id.clone();
-        let is_committed =
-            vote.map_err(|cause| ManagerError::Vote { replica, rank, step, cause })?;
+        let is_committed = is_committed?;
         let state = &mut *shared.lock();
         state.phase = Phase::Unasked;
         if is_committed {
@@ -202,6 +197,29 @@ impl Manager {
         }
         self.count_failure(state)?;
         Ok(false)
+    }
+
+    /// Whether all ranks of the replica want to commit the step.
+    fn vote(
+        &self,
+        step: i64,
+        wanted: bool,
+        timeout: Option<Duration>,
+    ) -> Result<bool, ManagerError> {
+        let shared = &self.shared;
+        if shared.lock().is_closed {
+            return Err(shared.closed());
+        }
+        if shared.options.world_size() == 1 {
+            // Nobody else votes, and no answer can be lost.
+            return Ok(wanted);
+        }
+        let limit = timeout.unwrap_or(shared.options.timeout);
+        let (client, rank) = (shared.client.clone(), shared.options.rank());
+        let vote = async move { client.should_commit(i64::from(rank), step, wanted, limit).await };
+        let vote = shared.rpc.run(vote).ok_or_else(|| shared.closed())?;
+        let replica = shared.replica_id.clone();
+        vote.map_err(|cause| ManagerError::Vote { replica, rank, step, cause })
     }
 
     /// Waits for the operations that nobody has waited for.
