@@ -58,8 +58,8 @@ pub enum ManagerError {
     /// The group could not be made of the replicas of the quorum, or an operation failed. The step
     /// is not committed; the next quorum makes the group anew.
     #[error(
-        "replica {replica}, rank {rank}: {during}: {cause}{}; the next start_quorum makes the group \
-         anew",
+        "replica {replica}, rank {rank}: {during}: {cause}{}; the next start_quorum makes the \
+         group anew",
         at(failed.as_deref())
     )]
     Group {
