@@ -10,8 +10,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What Rust users get.
-const PUBLISHED: [&str; 5] =
-    ["polyrank", "polyrank-cli", "polyrank-log", "polyrank-quorum", "polyrank-trace"];
+const PUBLISHED: [&str; 6] = [
+    "polyrank",
+    "polyrank-cli",
+    "polyrank-log",
+    "polyrank-quorum",
+    "polyrank-replicas",
+    "polyrank-trace",
+];
 
 fn cargo(words: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -296,6 +296,35 @@ variables! {
             reader: "whatever makes a group"
         }
     }
+    "Replicas that come and go" {
+        /// Where the lighthouse is that replicas ask.
+        TORCHFT_LIGHTHOUSE {
+            values: "`http://host:port`",
+            unset: "the option `lighthouse`, or an error",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// The port at which the manager of a replica group listens, at its rank 0.
+        TORCHFT_MANAGER_PORT {
+            values: "a port, 0 to 65535",
+            unset: "the option `port`, or any that is free",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How long operations, votes, and the transfer of a state may take.
+        TORCHFT_TIMEOUT_SEC { values: "seconds", unset: "the option `timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`" }
+        /// How long a quorum is waited for.
+        TORCHFT_QUORUM_TIMEOUT_SEC { values: "seconds", unset: "the option `quorum_timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`" }
+        /// How long the lighthouse, the manager and the store are waited for at the start.
+        TORCHFT_CONNECT_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `connect_timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
+        /// How often a quorum that failed is asked for again.
+        TORCHFT_QUORUM_RETRIES { values: "a whole number from 0",
+            unset: "the option `quorum_retries`, or 0", reader: "`Manager` of `polyrank-replicas`" }
+    }
     "Where libraries are found" {
         /// The MPI library to load, whichever launcher started the process.
         POLYRANK_MPI_LIBRARY {
@@ -498,28 +527,20 @@ variables! {
             reader: "`polyrank run`"
         }
         /// What reaches the hosts of `polyrank run --hosts`; it is called as `ssh` is.
-        POLYRANK_SSH {
-            values: "a path, or a name on the path",
-            unset: "`ssh`",
-            reader: "`polyrank run`"
-        }
+        POLYRANK_SSH { values: "a path, or a name on the path", unset: "`ssh`",
+            reader: "`polyrank run`" }
         /// What replicas must know to ask a lighthouse.
         POLYRANK_TOKEN { values: "8 to 1024 visible characters", unset: "it has none",
-            reader: "`polyrank lighthouse`" }
-        /// `1`: a lighthouse without a token may be reached from other hosts.
-        POLYRANK_INSECURE { values: "`1`", unset: "no", reader: "`polyrank lighthouse`" }
+            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
+        /// `1`: a lighthouse, or a manager, without a token may be reached from other hosts.
+        POLYRANK_INSECURE { values: "`1`", unset: "no",
+            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
         /// The devices that this process may use: `-n gpu` counts them.
-        CUDA_VISIBLE_DEVICES {
-            values: "a list of numbers or names; empty or `-1`: none",
-            unset: "all devices of the host",
-            reader: "`polyrank run`; the CUDA driver itself"
-        }
+        CUDA_VISIBLE_DEVICES { values: "a list of numbers or names; empty or `-1`: none",
+            unset: "all devices of the host", reader: "`polyrank run`; the CUDA driver itself" }
         /// No colours.
-        NO_COLOR {
-            values: "anything",
-            unset: "colours where the output is a terminal",
-            reader: "`polyrank run`"
-        }
+        NO_COLOR { values: "anything", unset: "colours where the output is a terminal",
+            reader: "`polyrank run`" }
         /// Whether Python writes its output immediately. A rank that is killed would lose its last
         /// lines.
         PYTHONUNBUFFERED {
@@ -534,11 +555,8 @@ variables! {
             reader: "`polyrank run`, `polyrank bench`"
         }
         /// Whether Open MPI 4 starts more ranks than there are cores.
-        OMPI_MCA_rmaps_base_oversubscribe {
-            values: "`0` or `1`",
-            unset: "`polyrank run --with-mpi` sets it to 1",
-            reader: "`polyrank run`"
-        }
+        OMPI_MCA_rmaps_base_oversubscribe { values: "`0` or `1`",
+            unset: "`polyrank run --with-mpi` sets it to 1", reader: "`polyrank run`" }
         /// Whether Open MPI 5 starts more ranks than there are cores.
         PRTE_MCA_rmaps_default_mapping_policy {
             values: "as PRRTE says",
@@ -553,23 +571,14 @@ variables! {
             reader: "`polyrank run`"
         }
         /// Whether Open MPI's launcher serves the superuser, as in a container.
-        OMPI_ALLOW_RUN_AS_ROOT {
-            values: "`1`",
-            unset: "`polyrank bench` sets it to 1",
-            reader: "`polyrank bench`"
-        }
+        OMPI_ALLOW_RUN_AS_ROOT { values: "`1`", unset: "`polyrank bench` sets it to 1",
+            reader: "`polyrank bench`" }
         /// As `OMPI_ALLOW_RUN_AS_ROOT`: it wants to hear it twice.
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM {
-            values: "`1`",
-            unset: "`polyrank bench` sets it to 1",
-            reader: "`polyrank bench`"
-        }
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM { values: "`1`", unset: "`polyrank bench` sets it to 1",
+            reader: "`polyrank bench`" }
         /// The Python whose PyTorch `polyrank bench` compares with.
-        POLYRANK_BENCH_GLOO {
-            values: "a path",
-            unset: "the option `--python gloo=…`, or else `python3`",
-            reader: "`polyrank bench`"
-        }
+        POLYRANK_BENCH_GLOO { values: "a path",
+            unset: "the option `--python gloo=…`, or else `python3`", reader: "`polyrank bench`" }
         /// The Python whose mpi4py, over Open MPI, `polyrank bench` compares with.
         POLYRANK_BENCH_OPENMPI {
             values: "a path",
@@ -577,23 +586,14 @@ variables! {
             reader: "`polyrank bench`"
         }
         /// The Python whose mpi4py, over MPICH, `polyrank bench` compares with.
-        POLYRANK_BENCH_MPICH {
-            values: "a path",
-            unset: "the option `--python mpich=…`, or else `python3`",
-            reader: "`polyrank bench`"
-        }
+        POLYRANK_BENCH_MPICH { values: "a path",
+            unset: "the option `--python mpich=…`, or else `python3`", reader: "`polyrank bench`" }
         /// What a rank of a benchmark has to do, as JSON: the benchmark's own word to it.
-        POLYRANK_BENCH {
-            values: "not for users",
-            unset: "the process is not a rank of a benchmark",
-            reader: "ranks of `polyrank bench`"
-        }
+        POLYRANK_BENCH { values: "not for users", unset: "the process is not a rank of a benchmark",
+            reader: "ranks of `polyrank bench`" }
         /// The commit that the command is built from, for the results of `polyrank bench`. Read
         /// when it is compiled.
-        POLYRANK_COMMIT {
-            values: "a commit's hash",
-            unset: "git is asked, in a release build",
-            reader: "`cargo build`"
-        }
+        POLYRANK_COMMIT { values: "a commit's hash", unset: "git is asked, in a release build",
+            reader: "`cargo build`" }
     }
 }

@@ -328,6 +328,11 @@ pub(crate) const ROOMS: &[Room] = &[
         forbidden: &["polyrank", "polyrank_cli", "clap"],
         why: "who trains together does not depend on what they send",
     },
+    Room {
+        place: "core/replicas/src",
+        forbidden: &["polyrank_cli", "clap", "tonic", "axum", "polyrank::transport"],
+        why: "a manager knows a group and the clients of a quorum, not what is beneath them",
+    },
     Room { place: "core/trace/src", forbidden: IMPURE, why: "what reads a trace is pure" },
     Room {
         place: "core/trace/src",

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::service::Routes;
@@ -47,6 +48,8 @@ pub struct ManagerOptions {
     pub store_address: String,
     /// Ranks of the replica group.
     pub world_size: usize,
+    /// What the lighthouse shows of it, as JSON; may be empty.
+    pub data: String,
     /// How often the lighthouse is told that the replica is alive.
     pub heartbeat_interval: Duration,
     /// How long a lighthouse that is not there is waited for.
@@ -79,6 +82,7 @@ impl ManagerOptions {
             hostname: "127.0.0.1".to_owned(),
             store_address: String::new(),
             world_size: 1,
+            data: String::new(),
             heartbeat_interval: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(60),
             token: None,
@@ -166,6 +170,10 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
     if options.world_size == 0 || options.heartbeat_interval.is_zero() {
         let message = "world_size and heartbeat_interval must be more than 0";
         return Err(StartError::Option(message.to_owned()));
+    }
+    if !options.data.is_empty() && serde_json::from_str::<IgnoredAny>(&options.data).is_err() {
+        let message = format!("data must be JSON, got {:?}", options.data);
+        return Err(StartError::Option(message));
     }
     let is_local = options.bind.ip().to_canonical().is_loopback();
     if !is_local && options.token.is_none() && !options.allows_strangers {

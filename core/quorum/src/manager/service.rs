@@ -73,13 +73,15 @@ impl Service {
         Ok(())
     }
 
-    /// Asks the lighthouse, and tells all ranks what came of it.
-    fn ask(&self, calls: QuorumCalls, limit: Duration) {
+    /// Asks the lighthouse, and tells all ranks what came of it; stops asking when all of them have
+    /// given up.
+    fn ask(&self, mut calls: QuorumCalls, limit: Duration) {
         let mut member = QuorumMember {
             replica_id: self.options.replica_id.clone(),
             address: self.address.clone(),
             store_address: self.options.store_address.clone(),
             world_size: self.options.world_size as u64,
+            data: self.options.data.clone(),
             ..QuorumMember::default()
         };
         for call in calls.values() {
@@ -89,7 +91,15 @@ impl Service {
         }
         let lighthouse = self.lighthouse.clone();
         tokio::spawn(async move {
-            let outcome = lighthouse.quorum(member, limit).await.map(Arc::new);
+            let all_gone = async {
+                for call in calls.values_mut() {
+                    call.answer.closed().await;
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = lighthouse.quorum(member, limit) => outcome.map(Arc::new),
+                () = all_gone => return,
+            };
             for call in calls.into_values() {
                 // Who has given up meanwhile is not there.
                 drop(call.answer.send(outcome.clone().map_err(|error| status(&error))));

@@ -1,0 +1,217 @@
+//! The manager's own thread: asks for a quorum, makes the group of its members, and moves states.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use polyrank::process_group::ConfigureOptions;
+use polyrank_quorum::proto::{ManagerQuorumRequest, ManagerQuorumResponse};
+use polyrank_quorum::{ClientOptions, QuorumError};
+
+use crate::error::ManagerError;
+use crate::shared::{Asked, Membership, Pending, Shared};
+use crate::state::Received;
+
+/// Between two calls for a quorum that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a manager that was there may take to be reached.
+const REACH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Serves the program's quorums until the manager ends.
+pub(crate) fn serve(shared: &Shared) {
+    while let Some(asked) = shared.next_asked() {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(shared, asked)));
+        shared.end_quorum(outcome.unwrap_or_else(|_| {
+            // What the program registered runs here; the panic hook has told of it.
+            let message = "what saves the program's state has panicked";
+            Err(ManagerError::Reported(message.to_owned()))
+        }));
+    }
+}
+
+fn run(shared: &Shared, asked: Asked) -> Result<(), ManagerError> {
+    let found = ask(shared, asked)?;
+    let place = Place::new(shared, &found)?;
+    let is_new = place.enter(shared, asked, &found);
+    if is_new && let Err(error) = configure(shared, &place, &found) {
+        shared.report(None, error);
+        return Ok(());
+    }
+    if asked.allow_heal
+        && let Err(error) = heal(shared, &place, &found)
+    {
+        shared.report(None, error);
+    }
+    Ok(())
+}
+
+fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerError> {
+    let request = {
+        let state = shared.lock();
+        // A group that is broken is made anew only in a quorum of another number.
+        let is_broken = shared.group.size() > 0 && shared.group.is_broken();
+        ManagerQuorumRequest {
+            group_rank: i64::from(shared.options.rank()),
+            step: state.own.step,
+            checkpoint_metadata: shared.transport.metadata(),
+            shrink_only: asked.shrink_only,
+            init_sync: shared.options.init_sync,
+            commit_failures: state.commit_failures.max(i64::from(is_broken)),
+        }
+    };
+    let mut tries_left = shared.options.quorum_retries;
+    loop {
+        let (client, request) = (shared.client.clone(), request.clone());
+        let call = async move { client.quorum(request, asked.timeout).await };
+        let cause = match shared.rpc.run(call).ok_or_else(|| shared.closed())? {
+            Ok(found) => return Ok(found),
+            Err(cause) => cause,
+        };
+        if matches!(cause, QuorumError::Lost { .. }) {
+            // Was it the lighthouse, or the manager that asks it?
+            reach_manager(shared)?;
+        }
+        let (replica, rank) = (shared.replica_id.clone(), shared.options.rank());
+        let error = ManagerError::Quorum { replica, rank, cause };
+        if tries_left == 0 {
+            return Err(error);
+        }
+        tries_left -= 1;
+        tracing::warn!("{error}: tried again, {tries_left} times more");
+        let pause = async { tokio::time::sleep(PAUSE).await };
+        shared.rpc.run(pause).ok_or_else(|| shared.closed())?;
+    }
+}
+
+/// Sees that the manager of the replica group is there still.
+fn reach_manager(shared: &Shared) -> Result<(), ManagerError> {
+    let options = ClientOptions { connect_timeout: REACH_LIMIT, token: None };
+    let reached = shared.rpc.connect(&shared.address, options).ok_or_else(|| shared.closed())?;
+    let replica = shared.replica_id.clone();
+    reached.map(drop).map_err(|cause| ManagerError::Connect { replica, cause })
+}
+
+/// What the numbers of a quorum are, once they are known to be some.
+struct Place {
+    rank: u32,
+    size: u32,
+    /// Its number among those that are not behind, and how many these are.
+    leading_rank: Option<u32>,
+    leading_size: u32,
+    takers: Vec<u32>,
+    source: Option<u32>,
+}
+
+impl Place {
+    fn new(shared: &Shared, found: &ManagerQuorumResponse) -> Result<Place, ManagerError> {
+        let made = || {
+            let number = |it: i64| u32::try_from(it).ok();
+            let takers = found.recover_dst_replica_ranks.iter().map(|it| number(*it));
+            let optional = |it: Option<i64>| it.map_or(Some(None), |it| number(it).map(Some));
+            let place = Place {
+                rank: number(found.replica_rank)?,
+                size: number(found.replica_world_size)?,
+                leading_rank: optional(found.max_replica_rank)?,
+                leading_size: number(found.max_world_size)?,
+                takers: takers.collect::<Option<_>>()?,
+                source: optional(found.recover_src_replica_rank)?,
+            };
+            let is_member = |rank: &u32| *rank < place.size && *rank != place.rank;
+            let mut others = place.takers.iter().chain(&place.source);
+            let is_possible = place.rank < place.size && place.leading_size <= place.size;
+            (is_possible && others.all(is_member)).then_some(place)
+        };
+        made().ok_or_else(|| ManagerError::Quorum {
+            replica: shared.replica_id.clone(),
+            rank: shared.options.rank(),
+            cause: QuorumError::Refused(format!("the answer cannot be: {found:?}")),
+        })
+    }
+
+    /// Notes who participates; whether the group has to be made anew.
+    fn enter(&self, shared: &Shared, asked: Asked, found: &ManagerQuorumResponse) -> bool {
+        // Who takes a state while the program computes does not participate in that step.
+        let has_taken_before = !shared.options.use_async_quorum && asked.allow_heal;
+        let (rank, size) = match has_taken_before {
+            true => (Some(self.rank), self.size),
+            false => (self.leading_rank, self.leading_size),
+        };
+        let (participating_rank, participants) = shared.options.participation(rank, size);
+        let mut state = shared.lock();
+        let replicas = found.replica_ids.clone();
+        state.membership = Membership { participating_rank, participants, replicas };
+        state.quorum_id.replace(found.quorum_id) != Some(found.quorum_id)
+    }
+}
+
+fn configure(
+    shared: &Shared,
+    place: &Place,
+    found: &ManagerQuorumResponse,
+) -> Result<(), ManagerError> {
+    let ManagerQuorumResponse { quorum_id, store_address, .. } = found;
+    let (rank, began) = (shared.options.rank(), Instant::now());
+    let address = format!("{store_address}/torchft/{quorum_id}/{rank}");
+    let options = ConfigureOptions::new(address, place.rank, place.size)
+        .replica_id(shared.replica_id.clone())
+        .quorum_id(*quorum_id)
+        .replica_rank(rank)
+        .replica_world_size(shared.options.world_size())
+        .timeout(shared.options.timeout);
+    let during = || format!("making the group of quorum {quorum_id}");
+    shared.group.configure(options).map_err(|cause| shared.of_group(&during(), cause))?;
+    let (took, size) = (began.elapsed(), place.size);
+    tracing::info!("quorum {quorum_id} of {size} replicas: the group was made in {took:?}");
+    Ok(())
+}
+
+/// Gives the state to those that are behind, or takes it.
+fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result<(), ManagerError> {
+    let (step, deadline) = (found.max_step, Instant::now() + shared.options.timeout);
+    if !place.takers.is_empty() {
+        let to: Vec<&str> = place.takers.iter().map(|rank| name(found, *rank)).collect();
+        let during = format!("giving the state of step {step} to {}", to.join(", "));
+        let own = shared.lock().own;
+        let state =
+            shared.registered.save(own).map_err(|why| shared.of_healing(during.clone(), why))?;
+        let (bytes, began) = (state.len(), Instant::now());
+        let sent = shared.transport.send(&place.takers, step, state, deadline);
+        sent.map_err(|why| shared.of_healing(during.clone(), why))?;
+        tracing::info!("{during}: {bytes} bytes in {:?}", began.elapsed());
+    }
+    let Some(source) = place.source.filter(|_| found.heal) else { return Ok(()) };
+    shared.lock().is_healing = true;
+    let during = format!("taking the state of step {step} from {}", name(found, source));
+    let metadata = metadata(shared, &during, found)?;
+    let began = Instant::now();
+    let bytes = shared.transport.receive(source, &metadata, step, deadline);
+    let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
+    tracing::info!("{during}: {} bytes in {:?}", bytes.len(), began.elapsed());
+    let received = Received::new(bytes).map_err(|why| shared.of_healing(during, why))?;
+    let mut state = shared.lock();
+    let before = std::mem::replace(&mut state.own, received.own);
+    state.own.step = step;
+    state.pending = Some(Pending { received, before });
+    Ok(())
+}
+
+/// How the state of the source is to be had, as its manager says.
+fn metadata(
+    shared: &Shared,
+    during: &str,
+    found: &ManagerQuorumResponse,
+) -> Result<String, ManagerError> {
+    let options = ClientOptions {
+        connect_timeout: shared.options.connect_timeout,
+        token: shared.options.token.clone(),
+    };
+    let failed = |why: QuorumError| shared.of_healing(during.to_owned(), why);
+    let connected = shared.rpc.connect(&found.recover_src_manager_address, options);
+    let client = connected.ok_or_else(|| shared.closed())?.map_err(failed)?;
+    let (rank, limit) = (i64::from(shared.options.rank()), shared.options.timeout);
+    let call = async move { client.checkpoint_metadata(rank, limit).await };
+    shared.rpc.run(call).ok_or_else(|| shared.closed())?.map_err(failed)
+}
+
+fn name(found: &ManagerQuorumResponse, rank: u32) -> &str {
+    found.replica_ids.get(rank as usize).map_or("?", String::as_str)
+}

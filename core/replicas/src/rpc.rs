@@ -1,0 +1,69 @@
+//! Calls of managers, from threads that may wait: each is run by a thread that does nothing else,
+//! so that connections are kept alive while the program computes for long.
+
+use std::future::Future;
+use std::sync::mpsc::sync_channel;
+
+use polyrank_quorum::{ClientOptions, ManagerClient, QuorumError};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+/// Where calls are run.
+pub(crate) struct Rpc {
+    runtime: Option<Runtime>,
+    closed: watch::Sender<bool>,
+}
+
+impl Rpc {
+    /// With a thread of its own.
+    pub(crate) fn new() -> std::io::Result<Rpc> {
+        let builder = &mut Builder::new_multi_thread();
+        let runtime =
+            builder.worker_threads(1).thread_name("manager-calls").enable_all().build()?;
+        Ok(Rpc { runtime: Some(runtime), closed: watch::Sender::new(false) })
+    }
+
+    /// What comes of `call`; none if all calls were ended meanwhile. May be called anywhere, also
+    /// where tasks are run.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let runtime = self.runtime.as_ref()?;
+        let mut closed = self.closed.subscribe();
+        let (answer, answered) = sync_channel(1);
+        runtime.spawn(async move {
+            tokio::select! {
+                _ = closed.wait_for(|closed| *closed) => {}
+                // Who asked waits for it.
+                outcome = call => drop(answer.send(outcome)),
+            }
+        });
+        answered.recv().ok()
+    }
+
+    /// Connects to a manager.
+    pub(crate) fn connect(
+        &self,
+        address: &str,
+        options: ClientOptions,
+    ) -> Option<Result<ManagerClient, QuorumError>> {
+        let address = address.to_owned();
+        self.run(async move { ManagerClient::connect(&address, options).await })
+    }
+
+    /// Ends the calls that wait, and all later ones.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+}
+
+impl Drop for Rpc {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(runtime) = self.runtime.take() {
+            // It does not wait, and so may be dropped where tasks are run.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! How the ranks of a replica group find one another: rank 0 starts the manager of the group, and
+//! puts where it is into the group's store.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use polyrank::distributed::create_store_client;
+use polyrank::env::variable;
+use polyrank::store::{Store, TcpStore, TcpStoreOptions};
+use polyrank::{Error, GroupOptions, ProcessGroup};
+use polyrank_quorum::{ClientOptions, ManagerClient, ManagerServer};
+
+use crate::error::ManagerError;
+use crate::options::ManagerOptions;
+use crate::rpc::Rpc;
+
+/// torchft's keys.
+const ADDRESS: &str = "manager_addr";
+const REPLICA_ID: &str = "replica_id";
+
+/// What a rank of a replica group has when all have found one another.
+pub(crate) struct Found {
+    pub(crate) replica_id: String,
+    pub(crate) client: ManagerClient,
+    /// Where that manager is.
+    pub(crate) address: String,
+    pub(crate) group: ProcessGroup,
+    pub(crate) held: Held,
+}
+
+/// What serves others as long as the manager is there.
+pub(crate) struct Held {
+    /// Of rank 0. It goes first: what it says of the store is right until it ends.
+    _server: Option<ManagerServer>,
+    _store: Arc<dyn Store>,
+}
+
+/// Finds the other ranks.
+pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, ManagerError> {
+    let (store, address) = store(options)?;
+    let of_store = |cause| no_store(&address, cause);
+    let server = match options.rank() {
+        0 => Some(serve(options, &*store, &address)?),
+        _ => None,
+    };
+    store.wait(&[ADDRESS, REPLICA_ID], Some(options.connect_timeout)).map_err(of_store)?;
+    let text = |key| {
+        let bytes = store.get(key).map_err(of_store)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (manager, replica_id) = (text(ADDRESS)?, text(REPLICA_ID)?);
+    let connect =
+        ClientOptions { connect_timeout: options.connect_timeout, token: options.token.clone() };
+    let failed = |cause| ManagerError::Connect { replica: replica_id.clone(), cause };
+    let client = rpc.connect(&manager, connect);
+    let closed = || ManagerError::Closed { replica: replica_id.clone() };
+    let client = client.ok_or_else(closed)?.map_err(failed)?;
+    let group = match &options.group {
+        Some(group) => group.clone(),
+        None => {
+            // Where other hosts are, they reach this one as the store does.
+            let near = (!is_loopback(&options.hostname)).then_some(&*store);
+            let group = GroupOptions::default().timeout(options.timeout);
+            let made = ProcessGroup::without_members(near, "replicas", group);
+            made.map_err(|cause| ManagerError::Call(Box::new(cause)))?
+        }
+    };
+    let held = Held { _server: server, _store: store };
+    Ok(Found { replica_id, client, address: manager, group, held })
+}
+
+/// The store of the replica group, and where others find it.
+fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerError> {
+    if let Some(address) = &options.store_address {
+        let store = create_store_client(address, options.connect_timeout);
+        return Ok((store.map_err(|cause| no_store(address, cause))?, address.clone()));
+    }
+    let host = &options.hostname;
+    let serve = TcpStoreOptions::new(host, 0).is_master(true).wait_for_workers(false);
+    let store = TcpStore::new(serve.timeout(options.connect_timeout));
+    let store = store.map_err(|cause| no_store(host, cause))?;
+    let address = match host.parse::<Ipv6Addr>() {
+        Ok(host) => format!("[{host}]:{}", store.port()),
+        Err(_) => format!("{host}:{}", store.port()),
+    };
+    Ok((Arc::new(store), address))
+}
+
+/// Starts the manager of the group, and says where it is.
+fn serve(
+    options: &ManagerOptions,
+    store: &dyn Store,
+    address: &str,
+) -> Result<ManagerServer, ManagerError> {
+    let replica_id = unique(&options.replica_id)?;
+    let is_local = is_loopback(&options.hostname);
+    let ip = match options.hostname.parse::<IpAddr>() {
+        Ok(ip) if is_local => ip,
+        _ if is_local => Ipv4Addr::LOCALHOST.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let server = polyrank_quorum::ManagerOptions {
+        bind: SocketAddr::new(ip, options.port.unwrap_or(0)),
+        hostname: options.hostname.clone(),
+        store_address: address.to_owned(),
+        world_size: options.world_size() as usize,
+        data: options.data.clone(),
+        heartbeat_interval: options.heartbeat_interval,
+        connect_timeout: options.connect_timeout,
+        token: options.token.clone(),
+        allows_strangers: variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1"),
+        on_kill: options.on_kill.clone(),
+        // `resolve` has seen that there is one.
+        ..polyrank_quorum::ManagerOptions::new(
+            &replica_id,
+            options.lighthouse.as_deref().unwrap_or_default(),
+        )
+    };
+    let failed =
+        |cause| ManagerError::Start { replica: replica_id.clone(), cause: Arc::new(cause) };
+    let server = ManagerServer::start(server).map_err(failed)?;
+    let (keys, values) = ([ADDRESS, REPLICA_ID], [server.address(), replica_id.as_str()]);
+    for (key, value) in keys.into_iter().zip(values) {
+        store.set(key, value.as_bytes()).map_err(|cause| no_store(address, cause))?;
+    }
+    Ok(server)
+}
+
+fn no_store(address: &str, cause: Error) -> ManagerError {
+    ManagerError::Store { address: address.to_owned(), cause: Box::new(cause) }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback())
+}
+
+/// What the replica is called, and what no other start has: a random UUID, as torchft appends it.
+fn unique(replica_id: &str) -> Result<String, ManagerError> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).map_err(|why| {
+        ManagerError::Option(format!("the system has no random numbers for replica_id: {why}"))
+    })?;
+    random[6] = random[6] & 0x0f | 0x40;
+    random[8] = random[8] & 0x3f | 0x80;
+    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    let uuid = parts.join("-");
+    Ok(if replica_id.is_empty() { uuid } else { format!("{replica_id}:{uuid}") })
+}

@@ -1,0 +1,301 @@
+//! What the program's threads and the manager's own know together: the step, and what came of its
+//! quorum.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polyrank::{Error, ProcessGroup, Work};
+use polyrank_quorum::ManagerClient;
+
+use crate::error::{HealingError, ManagerError};
+use crate::options::{ManagerOptions, WorldSizeMode};
+use crate::rpc::Rpc;
+use crate::state::{Received, Registered};
+use crate::transport::StateTransport;
+
+/// How far training is; what torchft's `state_dict` has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManagerState {
+    /// Steps that were committed.
+    pub step: i64,
+    /// Batches of all replicas that were in them.
+    pub batches_committed: i64,
+}
+
+/// What is asked of a quorum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) allow_heal: bool,
+    pub(crate) shrink_only: bool,
+    pub(crate) timeout: Duration,
+}
+
+/// How far the quorum of this step is.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// Nobody has asked for one.
+    Unasked,
+    /// The manager's thread is to ask.
+    Asked(Asked),
+    /// It asks, makes the group anew, and moves states.
+    Running,
+    /// There is one.
+    Found,
+    /// There is none.
+    Failed(ManagerError),
+}
+
+/// What a quorum is to this rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Membership {
+    /// Its number among those that participate; none if it does not.
+    pub(crate) participating_rank: Option<u32>,
+    /// How many participate.
+    pub(crate) participants: u32,
+    /// The ids of all, by their numbers in the group.
+    pub(crate) replicas: Vec<String>,
+}
+
+/// The state of another replica, until the program's thread loads it.
+pub(crate) struct Pending {
+    pub(crate) received: Received,
+    /// Where this replica was.
+    pub(crate) before: ManagerState,
+}
+
+pub(crate) struct State {
+    /// Counts the quorums that were asked for, so that what was begun earlier is known.
+    pub(crate) turn: u64,
+    pub(crate) own: ManagerState,
+    pub(crate) commit_failures: i64,
+    pub(crate) quorum_id: Option<i64>,
+    pub(crate) phase: Phase,
+    pub(crate) membership: Membership,
+    pub(crate) error: Option<ManagerError>,
+    pub(crate) is_healing: bool,
+    pub(crate) pending: Option<Pending>,
+    /// Operations of this step, which the vote waits for.
+    pub(crate) works: VecDeque<Work>,
+    pub(crate) is_closed: bool,
+}
+
+/// What all threads share.
+pub(crate) struct Shared {
+    /// With what the environment says.
+    pub(crate) options: ManagerOptions,
+    pub(crate) replica_id: String,
+    pub(crate) group: ProcessGroup,
+    pub(crate) transport: Arc<dyn StateTransport>,
+    pub(crate) registered: Registered,
+    pub(crate) rpc: Rpc,
+    pub(crate) client: ManagerClient,
+    /// Where the manager of the replica group is.
+    pub(crate) address: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        options: ManagerOptions,
+        (replica_id, address): (String, String),
+        group: ProcessGroup,
+        transport: Arc<dyn StateTransport>,
+        (rpc, client): (Rpc, ManagerClient),
+    ) -> Shared {
+        let state = State {
+            turn: 0,
+            own: ManagerState::default(),
+            commit_failures: 0,
+            quorum_id: None,
+            phase: Phase::Unasked,
+            membership: Membership::default(),
+            error: None,
+            is_healing: false,
+            pending: None,
+            works: VecDeque::new(),
+            is_closed: false,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let registered = Registered::default();
+        Shared {
+            options,
+            replica_id,
+            group,
+            transport,
+            registered,
+            rpc,
+            client,
+            address,
+            state,
+            changed,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Shared::lock`], once `is_over` says so.
+    fn wait_until(&self, is_over: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waiting = self.changed.wait_while(self.lock(), |state| !is_over(state));
+        waiting.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no quorum is on its way.
+    pub(crate) fn settled(&self) -> MutexGuard<'_, State> {
+        self.wait_until(|state| !matches!(state.phase, Phase::Asked(_) | Phase::Running))
+    }
+
+    /// Waits for the quorum of this step.
+    pub(crate) fn wait_quorum(&self) -> Result<(), ManagerError> {
+        let state = self.settled();
+        match &state.phase {
+            Phase::Failed(error) => Err(error.clone()),
+            _ if state.is_closed => Err(self.closed()),
+            Phase::Unasked => Err(ManagerError::Order(
+                "there is no quorum to wait for: call start_quorum first".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A step begins: what was of the one before is forgotten.
+    pub(crate) fn ask(&self, asked: Asked) -> Result<(), ManagerError> {
+        let mut state = self.settled();
+        if state.is_closed {
+            return Err(self.closed());
+        }
+        // Nobody has loaded it, so this replica is not where it was said to be.
+        if let Some(Pending { before, .. }) = state.pending.take() {
+            state.own = before;
+        }
+        state.turn += 1;
+        state.error = None;
+        state.is_healing = false;
+        state.works.clear();
+        state.phase = Phase::Asked(asked);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The next quorum that is to be asked for; none when the manager ends. For its thread.
+    pub(crate) fn next_asked(&self) -> Option<Asked> {
+        let mut state =
+            self.wait_until(|state| state.is_closed || matches!(state.phase, Phase::Asked(_)));
+        let Phase::Asked(asked) = state.phase else { return None };
+        if state.is_closed {
+            state.phase = Phase::Failed(self.closed());
+            self.changed.notify_all();
+            return None;
+        }
+        state.phase = Phase::Running;
+        Some(asked)
+    }
+
+    /// The quorum has come, or not.
+    pub(crate) fn end_quorum(&self, outcome: Result<(), ManagerError>) {
+        let mut state = self.lock();
+        state.phase = match outcome {
+            Ok(()) => Phase::Found,
+            Err(error) => {
+                tracing::warn!("{error}");
+                let replicas = std::mem::take(&mut state.membership.replicas);
+                state.membership = Membership { replicas, ..Membership::default() };
+                Phase::Failed(error)
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Nothing is asked from now on; what waits ends.
+    pub(crate) fn close(&self) {
+        let is_running = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            matches!(state.phase, Phase::Running)
+        };
+        self.rpc.close();
+        if is_running {
+            // It may be making the group, or moving a state.
+            self.group.abort();
+        }
+        self.changed.notify_all();
+    }
+
+    /// The first error of the step is kept; the other replicas are told that this one goes on
+    /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted.
+    pub(crate) fn report(&self, turn: Option<u64>, error: ManagerError) {
+        {
+            let mut state = self.lock();
+            if state.error.is_some() || turn.is_some_and(|turn| turn != state.turn) {
+                return;
+            }
+            tracing::warn!("step {}: {error}", state.own.step);
+            state.error = Some(error);
+        }
+        // Those that wait for this rank in an operation would wait until their time is over.
+        if self.group.size() > 1 && !self.group.is_broken() {
+            drop(self.group.revoke());
+        }
+    }
+
+    /// What the group said, in the words of replicas.
+    pub(crate) fn of_group(&self, during: &str, cause: Error) -> ManagerError {
+        let failed = cause.rank().and_then(|rank| {
+            let state = self.lock();
+            state.membership.replicas.get(rank as usize).cloned()
+        });
+        let (replica, rank) = (self.replica_id.clone(), self.options.rank());
+        let (during, cause) = (during.to_owned(), Box::new(cause));
+        ManagerError::Group { replica, rank, during, cause, failed }
+    }
+
+    /// A state did not get where it was to.
+    pub(crate) fn of_healing(
+        &self,
+        during: String,
+        cause: impl Into<HealingError>,
+    ) -> ManagerError {
+        let (replica, rank) = (self.replica_id.clone(), self.options.rank());
+        let cause = Box::new(cause.into());
+        ManagerError::Healing { replica, rank, during, cause }
+    }
+
+    pub(crate) fn closed(&self) -> ManagerError {
+        ManagerError::Closed { replica: self.replica_id.clone() }
+    }
+
+    /// Loads the state that has come, if one has. For the program's thread.
+    pub(crate) fn load_pending(&self) {
+        let Some(Pending { received, before }) = self.lock().pending.take() else { return };
+        if let Err(why) = self.registered.load(&received) {
+            // The next quorum has it take the state again.
+            self.lock().own = before;
+            self.report(None, self.of_healing("loading the state of another".to_owned(), why));
+        }
+    }
+}
+
+impl State {
+    /// Whether what this rank has counts in operations.
+    pub(crate) fn is_participating(&self) -> bool {
+        self.membership.participating_rank.is_some() && !self.is_healing
+    }
+}
+
+impl ManagerOptions {
+    /// How many of `size` participate, and whether `rank` does.
+    pub(crate) fn participation(&self, rank: Option<u32>, size: u32) -> (Option<u32>, u32) {
+        match self.world_size_mode {
+            WorldSizeMode::Dynamic => (rank, size),
+            WorldSizeMode::FixedWithSpares => {
+                let most = self.min_replica_size;
+                (rank.filter(|rank| *rank < most), size.min(most))
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! How the state of one replica comes to another, and what happens if it does not.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, Rank, bits, lighthouse, options};
+use polyrank::store::HashStore;
+use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
+use polyrank_replicas::{
+    GroupTransport, Manager, ManagerError, StartQuorum, StateError, StateTransport, TransportError,
+};
+
+/// Runs `body` on the ranks of a group.
+fn in_group<T: Send>(size: u32, body: impl Fn(u32, GroupTransport) -> T + Sync) -> Vec<T> {
+    let store = Arc::new(HashStore::new());
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..size)
+            .map(|rank| {
+                let (store, body) = (store.clone(), &body);
+                scope.spawn(move || {
+                    let options = GroupOptions::default().timeout(LIMIT);
+                    let group = ProcessGroup::new(store, rank, size, "healing", options).unwrap();
+                    let outcome = body(rank, GroupTransport::new(group.clone()));
+                    drop(group.shutdown());
+                    outcome
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn state(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
+}
+
+#[test]
+fn states_of_any_length_come_whole_to_several_at_once() {
+    const LENGTHS: [usize; 5] = [0, 1, 8 << 20, (8 << 20) + 1, (20 << 20) + 3];
+    in_group(3, |rank, transport| {
+        let deadline = Instant::now() + LIMIT;
+        for (step, length) in (0..).zip(LENGTHS) {
+            match rank {
+                1 => transport.send(&[0, 2], step, state(length), deadline).unwrap(),
+                _ => {
+                    let came = transport.receive(1, "group", step, deadline).unwrap();
+                    assert!(came == state(length), "{length} bytes came as {}", came.len());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_state_of_another_step_is_refused_and_one_that_does_not_come_is_an_error() {
+    let outcomes = in_group(2, |rank, transport| {
+        if rank == 1 {
+            let deadline = Instant::now() + LIMIT;
+            transport.send(&[0], 3, Vec::new(), deadline).unwrap();
+            return Vec::new();
+        }
+        let other = transport.receive(1, "", 4, Instant::now() + LIMIT);
+        let none = transport.receive(1, "", 4, Instant::now() + Duration::from_millis(100));
+        vec![other.unwrap_err(), none.unwrap_err()]
+    });
+    let [other, none] = outcomes[0].as_slice() else { panic!("{outcomes:?}") };
+    assert!(matches!(other, TransportError::Step { sent: 3, expected: 4 }), "{other}");
+    // The other may have left by then.
+    let is_over = matches!(none, TransportError::Late { .. } | TransportError::Group(_));
+    assert!(is_over, "{none}");
+}
+
+/// By whose they are, and their step.
+type States = BTreeMap<(String, i64), Vec<u8>>;
+
+/// What lies ready for all replicas of a test.
+#[derive(Clone, Default)]
+struct Table {
+    states: Arc<Mutex<States>>,
+    log: Arc<Mutex<Vec<String>>>,
+    /// How many receives fail.
+    failures: Arc<AtomicUsize>,
+    name: String,
+}
+
+impl Table {
+    fn of(&self, name: &str) -> Arc<Table> {
+        Arc::new(Table { name: name.to_owned(), ..self.clone() })
+    }
+
+    fn note(&self, what: String) {
+        self.log.lock().unwrap().push(format!("{}: {what}", self.name));
+    }
+}
+
+impl StateTransport for Table {
+    fn metadata(&self) -> String {
+        format!("table of {}", self.name)
+    }
+
+    fn send(
+        &self,
+        destinations: &[u32],
+        step: i64,
+        state: Vec<u8>,
+        _: Instant,
+    ) -> Result<(), TransportError> {
+        self.note(format!("gives {step} to {destinations:?}"));
+        self.states.lock().unwrap().insert((self.metadata(), step), state);
+        Ok(())
+    }
+
+    fn receive(
+        &self,
+        source: u32,
+        metadata: &str,
+        step: i64,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, TransportError> {
+        self.note(format!("takes {step} from {source}, {metadata}"));
+        let failing = |left: usize| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, failing).is_ok() {
+            return Err(TransportError::Other("the table has fallen over".to_owned()));
+        }
+        let key = (metadata.to_owned(), step);
+        while Instant::now() < deadline {
+            if let Some(state) = self.states.lock().unwrap().get(&key) {
+                return Ok(state.clone());
+            }
+            std::thread::yield_now();
+        }
+        Err(TransportError::Late { bytes: 0, all: 0 })
+    }
+
+    fn disallow(&self) {
+        self.note("gives no more".to_owned());
+    }
+}
+
+/// The first step of `b`, while `a` trains; what it failed with.
+fn first_step_of(b: &Rank, a: &Rank) -> Option<ManagerError> {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let is_committed = b.step(&[1.0]);
+            b.manager.errored().filter(|_| !is_committed)
+        });
+        while a.manager.replicas().len() < 2 {
+            a.step(&[1.0]);
+        }
+        first.join().unwrap()
+    })
+}
+
+/// `a` trains, `b` comes later; both until they were together at this step.
+fn together(a: &Rank, b: &Rank, step: i64) {
+    let train = |rank: &Rank| {
+        while rank.manager.current_step() < step || rank.manager.replicas().len() < 2 {
+            rank.commit(&[1.0]);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| train(b));
+        train(a);
+    });
+    assert_eq!(a.manager.state(), b.manager.state());
+    assert_eq!(bits(&a.weights()), bits(&b.weights()));
+    assert_eq!(a.weights().len(), 1);
+}
+
+#[test]
+fn another_transport_is_told_what_torchft_s_are() {
+    let lighthouse = lighthouse(1);
+    let table = Table::default();
+    let of = |name: &str| options(&lighthouse, name).transport(table.of(name));
+    let a = Rank::new(of("a"), 0, vec![1.0]);
+    a.commit(&[1.0]);
+    let b = Rank::new(of("b"), 1, Vec::new());
+    table.failures.store(1, Ordering::SeqCst);
+    let error = first_step_of(&b, &a).unwrap();
+    assert!(matches!(error, ManagerError::Healing { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("taking the state of step") && text.contains("from a:"), "{text}");
+    assert!(text.ends_with("the table has fallen over"), "{text}");
+    assert_eq!(b.manager.current_step(), 0);
+    together(&a, &b, a.manager.current_step() + 2);
+    let log = table.log.lock().unwrap();
+    let has = |what: &str| log.iter().any(|line| line.contains(what));
+    assert!(has("a: gives 1 to [1]") || has("a: gives 2 to [1]"), "{log:?}");
+    assert!(has("from 0, table of a") && has("a: gives no more"), "{log:?}");
+}
+
+/// A state of two functions that do what `act` does first.
+fn registers(
+    manager: &Manager,
+    act: impl Fn(&str) -> Result<(), StateError> + Send + Sync + 'static,
+) {
+    let act = Arc::new(act);
+    let save = act.clone();
+    let save = move || save("save").map(|()| b"state".to_vec());
+    let load = move |bytes: &[u8]| {
+        assert_eq!(bytes, b"state");
+        act("load")
+    };
+    manager.register_state("more", save, load).unwrap();
+}
+
+#[test]
+fn who_cannot_load_a_state_takes_it_again() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    registers(&a.manager, |_| Ok(()));
+    (0..3).for_each(|_| a.commit(&[1.0]));
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    let loads = Arc::new(AtomicUsize::new(0));
+    let count = loads.clone();
+    registers(&b.manager, move |what| match what {
+        "load" if count.fetch_add(1, Ordering::SeqCst) == 0 => Err(StateError::new("no room")),
+        _ => Ok(()),
+    });
+    let error = first_step_of(&b, &a).unwrap();
+    assert!(error.to_string().contains("loading \"more\": no room"), "{error}");
+    assert_eq!(b.manager.current_step(), 0, "it is where it was");
+    together(&a, &b, 8);
+    assert_eq!(loads.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_panic_of_the_program_s_code_costs_a_step() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    let saves = Arc::new(AtomicUsize::new(0));
+    let count = saves.clone();
+    registers(&a.manager, move |what| {
+        assert!(what != "save" || count.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+        Ok(())
+    });
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Ok(()));
+    together(&a, &b, 6);
+    assert!(saves.load(Ordering::SeqCst) >= 2);
+}
+
+#[test]
+fn replicas_that_register_other_states_do_not_train_together() {
+    let lighthouse = lighthouse(2);
+    let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, vec![1.0]);
+    registers(&b.manager, |_| Ok(()));
+    std::thread::scope(|scope| {
+        let of_b = scope.spawn(|| (b.step(&[1.0]), b.manager.errored().unwrap().to_string()));
+        a.step(&[1.0]);
+        let (is_committed, why) = of_b.join().unwrap();
+        assert!(!is_committed);
+        assert!(why.contains(r#"the other replica has the states ["model"], and this"#), "{why}");
+    });
+}
+
+#[test]
+fn one_rank_that_fails_has_its_whole_replica_not_commit() {
+    let lighthouse = lighthouse(1);
+    let store = common::server();
+    let of = |rank: u32| {
+        let options = options(&lighthouse, "a").group_world_size(2).group_rank(rank);
+        options.store_address(format!("127.0.0.1:{}", store.port()))
+    };
+    std::thread::scope(|scope| {
+        let ranks = [0, 1].map(|rank| {
+            let of = &of;
+            scope.spawn(move || {
+                let rank = Rank::new(of(rank), 0, vec![1.0]);
+                rank.manager.start_quorum(StartQuorum::default()).unwrap();
+                if rank.group_rank == 1 {
+                    rank.manager.report_error("out of memory");
+                }
+                let mut one = [1.0];
+                rank.manager.allreduce(&mut one, ReduceOp::Avg).unwrap();
+                let is_committed = rank.manager.should_commit(None).unwrap();
+                let why = rank.manager.errored().map(|error| error.to_string());
+                rank.commit(&[1.0]);
+                (is_committed, why, rank.manager.current_step())
+            })
+        });
+        let [first, second] = ranks.map(|rank| rank.join().unwrap());
+        assert_eq!(first, (false, None, 1));
+        assert_eq!(second, (false, Some("out of memory".to_owned()), 1));
+    });
+}
+
+#[test]
+fn a_rank_whose_manager_has_ended_is_told_to_start_anew() {
+    let lighthouse = lighthouse(1);
+    let store = common::server();
+    let of = |rank: u32| {
+        let options = options(&lighthouse, "a").group_world_size(2).group_rank(rank);
+        let options = options.store_address(format!("127.0.0.1:{}", store.port()));
+        Rank::new(options.use_async_quorum(false), 0, vec![1.0])
+    };
+    let (first, second) = (of(0), of(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| first.commit(&[1.0]));
+        second.commit(&[1.0]);
+    });
+    drop(first);
+    let error = second.manager.start_quorum(StartQuorum::default()).unwrap_err();
+    assert!(matches!(error, ManagerError::Connect { .. }), "{error:?}");
+    assert!(!error.is_retryable() && error.to_string().contains("start all of its ranks anew"));
+}
