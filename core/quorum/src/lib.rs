@@ -29,11 +29,13 @@ mod member;
 pub mod proto;
 pub mod rules;
 mod serve;
+mod server_thread;
 mod words;
 
 pub use access::Token;
 pub use client::{ClientOptions, LighthouseClient, ManagerClient, QuorumError};
-pub use lighthouse::{Lighthouse, LighthouseOptions, StartError};
+pub use lighthouse::{Lighthouse, LighthouseOptions};
 pub use manager::{ManagerError, ManagerOptions, ManagerServer};
 pub use rules::QuorumOptions;
 pub use serve::ConnectionLimits;
+pub use server_thread::{StartError, Stop};

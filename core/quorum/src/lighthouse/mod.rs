@@ -7,16 +7,14 @@ mod service;
 mod state;
 mod status;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use crate::access::Token;
 use crate::rules::QuorumOptions;
 use crate::serve::{self, ConnectionLimits, Versions};
+use crate::server_thread::{ServerThread, StartError, Stop};
 use state::State;
 
 /// The port of `torchft_lighthouse`.
@@ -57,54 +55,9 @@ impl Default for LighthouseOptions {
     }
 }
 
-/// Why a lighthouse does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Everybody could ask it.
-    #[error(
-        "{address} can be reached from other hosts: without a token, anybody there could join, \
-         delay and kill replicas\n\
-         give it and its replicas a token (POLYRANK_TOKEN), or set POLYRANK_INSECURE=1 where the \
-         network is trusted, as replicas of torchft need, which know no tokens"
-    )]
-    Open {
-        /// Where it would have listened.
-        address: SocketAddr,
-    },
-    /// An option has a value that cannot be.
-    #[error("{0}")]
-    Option(String),
-    /// The address cannot be had.
-    #[error("cannot listen at {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The system gives no thread, or nothing to wait with.
-    #[error("cannot start: {0}")]
-    System(#[from] std::io::Error),
-}
-
 /// A lighthouse that runs on a thread of its own, until it is dropped.
 #[derive(Debug)]
-pub struct Lighthouse {
-    address: SocketAddr,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Ends a lighthouse, from any thread.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<Notify>);
-
-impl Stop {
-    /// It ends soon.
-    pub fn stop(&self) {
-        self.0.notify_one();
-    }
-}
+pub struct Lighthouse(ServerThread);
 
 impl Lighthouse {
     /// Starts it; when this returns, it listens.
@@ -113,63 +66,36 @@ impl Lighthouse {
     /// It would be open to other hosts, the address cannot be had, or an option cannot be.
     pub fn start(options: LighthouseOptions) -> Result<Lighthouse, StartError> {
         check(&options)?;
-        let failed = |source| StartError::Listen { address: options.address, source };
-        let listener = TcpListener::bind(options.address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(failed)?
-        };
-        let stop = Stop::default();
-        let stopped = stop.clone();
-        let (tick, limits) = (options.quorum_tick, options.connections);
-        let state = Arc::new(State::new(options));
-        let router = pages::router(state.clone());
-        let run = move || {
-            runtime.block_on(async {
+        let thread = ServerThread::start("lighthouse", options.address, |listener, address| {
+            let (tick, limits) = (options.quorum_tick, options.connections);
+            let state = Arc::new(State::new(options));
+            let router = pages::router(state.clone());
+            tracing::info!("the lighthouse listens at {address}");
+            async move {
                 tokio::select! {
-                    () = stopped.0.notified() => {}
                     () = serve::serve(listener, router, Versions::Both, limits) => {}
                     () = state.tick_every(tick) => {}
                 }
-            });
-        };
-        let thread = thread::Builder::new().name("lighthouse".to_owned()).spawn(run)?;
-        tracing::info!("the lighthouse listens at {address}");
-        Ok(Lighthouse { address, stop, thread: Some(thread) })
+            }
+        })?;
+        Ok(Lighthouse(thread))
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// What ends it while somebody waits for its end.
     #[must_use]
     pub fn stopper(&self) -> Stop {
-        self.stop.clone()
+        self.0.stopper()
     }
 
     /// Waits until it ends: by its [`Stop`], or because it has failed.
     pub fn wait(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed by the thread itself.
-            drop(thread.join());
-        }
-    }
-}
-
-impl Drop for Lighthouse {
-    fn drop(&mut self) {
-        self.stop.stop();
-        self.join();
+        self.0.join();
     }
 }
 

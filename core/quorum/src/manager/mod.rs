@@ -8,22 +8,21 @@ mod round;
 mod service;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::de::IgnoredAny;
-use tokio::sync::oneshot;
+use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::service::Routes;
 
 use crate::access::Token;
 use crate::client::{ClientOptions, LighthouseClient, QuorumError};
-use crate::lighthouse::StartError;
 use crate::member;
 use crate::proto::manager_service_server::ManagerServiceServer;
 use crate::serve::{self, ConnectionLimits, Versions};
+use crate::server_thread::{ServerThread, StartError};
 use service::Service;
 
 /// How long a heartbeat may take: less than the 5 s after which a lighthouse thinks that a replica
@@ -107,8 +106,7 @@ pub enum ManagerError {
 #[derive(Debug)]
 pub struct ManagerServer {
     address: String,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 impl ManagerServer {
@@ -118,34 +116,21 @@ impl ManagerServer {
     /// It would be open to other hosts, cannot listen, or the lighthouse is not there.
     pub fn start(options: ManagerOptions) -> Result<ManagerServer, ManagerError> {
         check(&options)?;
-        let failed = |source| StartError::Listen { address: options.bind, source };
-        let listener = TcpListener::bind(options.bind).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
-        let address = match bare(&options.hostname).parse::<Ipv6Addr>() {
-            Ok(address) => format!("http://[{address}]:{port}"),
-            Err(_) => format!("http://{}:{port}", options.hostname),
-        };
-        let builder = &mut tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build().map_err(StartError::System)?;
-        let (stop, stopped) = oneshot::channel();
+        let hostname = options.hostname.clone();
         let (started, outcome) = std::sync::mpsc::channel();
-        let own = address.clone();
-        let run = move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = run(options, listener, own, started) => {}
-                }
-            });
-        };
-        let thread = thread::Builder::new().name("manager".to_owned()).spawn(run);
-        let thread = thread.map_err(StartError::System)?;
-        let server = ManagerServer { address, stop: Some(stop), thread: Some(thread) };
+        let thread = ServerThread::start("manager", options.bind, move |listener, bound| {
+            let address = url(&options.hostname, bound.port());
+            run(options, listener, address, started)
+        })?;
         match outcome.recv() {
-            Ok(outcome) => outcome.map(|()| server),
-            Err(_) => Err(StartError::Option("the manager's thread has panicked".into()).into()),
+            Ok(outcome) => outcome?,
+            Err(_) => {
+                let why = "the manager's thread has panicked".to_owned();
+                return Err(StartError::Option(why).into());
+            }
         }
+        let address = url(&hostname, thread.address().port());
+        Ok(ManagerServer { address, _thread: thread })
     }
 
     /// Where others reach it.
@@ -155,13 +140,11 @@ impl ManagerServer {
     }
 }
 
-impl Drop for ManagerServer {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed by the thread itself.
-            drop(thread.join());
-        }
+/// Where a manager of this host is, with an IPv6 address in brackets.
+fn url(hostname: &str, port: u16) -> String {
+    match bare(hostname).parse::<Ipv6Addr>() {
+        Ok(address) => format!("http://[{address}]:{port}"),
+        Err(_) => format!("http://{hostname}:{port}"),
     }
 }
 
@@ -203,18 +186,12 @@ async fn run(
     options: ManagerOptions,
     listener: TcpListener,
     address: String,
-    started: std::sync::mpsc::Sender<Result<(), ManagerError>>,
+    started: std::sync::mpsc::Sender<Result<(), QuorumError>>,
 ) {
     let connect =
         ClientOptions { connect_timeout: options.connect_timeout, token: options.token.clone() };
-    let prepared = async {
-        let lighthouse = LighthouseClient::connect(&options.lighthouse, connect).await?;
-        let failed = |source| StartError::Listen { address: options.bind, source };
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        Ok::<_, ManagerError>((lighthouse, listener))
-    };
-    let (lighthouse, listener) = match prepared.await {
-        Ok(prepared) => prepared,
+    let lighthouse = match LighthouseClient::connect(&options.lighthouse, connect).await {
+        Ok(lighthouse) => lighthouse,
         Err(error) => return drop(started.send(Err(error))),
     };
     let (id, every) = (options.replica_id.clone(), options.heartbeat_interval);
