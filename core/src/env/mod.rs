@@ -1,6 +1,7 @@
 //! What the environment says, as the rest of the code takes it; `variable` is the table of all
 //! variables. Knows nothing of what is done with them.
 
+mod command_table;
 #[cfg(not(target_family = "wasm"))]
 mod launcher;
 mod table;

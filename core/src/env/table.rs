@@ -1,5 +1,6 @@
 //! The table of environment variables: every one that polyrank reads, or sets for the ranks that it
-//! starts. The site's page is made from it. Asks for none.
+//! starts. Those of the command are in `command_table.rs`; the site's page is made from both. Asks
+//! for none.
 //!
 //! A new variable is a row here and `variable::ITS_NAME.text()` where it is needed;
 //! `tests/tests/environment.rs` finds what the table lacks and what nobody uses.
@@ -8,7 +9,7 @@
 use super::variable::{Row, Topic};
 use super::variable::{Variable, variables};
 
-variables! {
+variables! { TOPICS_OF_RANKS
     "Joining a group" {
         /// This process's rank. `polyrank run` and torchrun set it; `env://`, the default of
         /// `init_process_group`, reads it.
@@ -310,11 +311,17 @@ variables! {
             reader: "`Manager` of `polyrank-replicas`"
         }
         /// How long operations, votes, and the transfer of a state may take.
-        TORCHFT_TIMEOUT_SEC { values: "seconds", unset: "the option `timeout`, or 60",
-            reader: "`Manager` of `polyrank-replicas`" }
+        TORCHFT_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
         /// How long a quorum is waited for.
-        TORCHFT_QUORUM_TIMEOUT_SEC { values: "seconds", unset: "the option `quorum_timeout`, or 60",
-            reader: "`Manager` of `polyrank-replicas`" }
+        TORCHFT_QUORUM_TIMEOUT_SEC {
+            values: "seconds",
+            unset: "the option `quorum_timeout`, or 60",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
         /// How long the lighthouse, the manager and the store are waited for at the start.
         TORCHFT_CONNECT_TIMEOUT_SEC {
             values: "seconds",
@@ -322,8 +329,11 @@ variables! {
             reader: "`Manager` of `polyrank-replicas`"
         }
         /// How often a quorum that failed is asked for again.
-        TORCHFT_QUORUM_RETRIES { values: "a whole number from 0",
-            unset: "the option `quorum_retries`, or 0", reader: "`Manager` of `polyrank-replicas`" }
+        TORCHFT_QUORUM_RETRIES {
+            values: "a whole number from 0",
+            unset: "the option `quorum_retries`, or 0",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
     }
     "Where libraries are found" {
         /// The MPI library to load, whichever launcher started the process.
@@ -506,94 +516,5 @@ variables! {
             unset: "the library is asked",
             reader: "backend `mpi`"
         }
-    }
-    "The command `polyrank`" {
-        /// The interpreter that runs scripts of Python.
-        POLYRANK_PYTHON {
-            values: "a path, or a name on the path",
-            unset: "`python3`; the command that comes with the Python package takes its own",
-            reader: "`polyrank run`, `polyrank bench`"
-        }
-        /// The program that runs scripts of JavaScript.
-        POLYRANK_NODE {
-            values: "a path, or a name on the path",
-            unset: "`node`; the command that comes with the Node package takes its own",
-            reader: "`polyrank run`, `polyrank bench`"
-        }
-        /// MPI's launcher for `polyrank run --with-mpi`.
-        POLYRANK_MPIEXEC {
-            values: "a path, or a name on the path",
-            unset: "the `mpiexec` of the program's environment, or the first on the path",
-            reader: "`polyrank run`"
-        }
-        /// What reaches the hosts of `polyrank run --hosts`; it is called as `ssh` is.
-        POLYRANK_SSH { values: "a path, or a name on the path", unset: "`ssh`",
-            reader: "`polyrank run`" }
-        /// What replicas must know to ask a lighthouse.
-        POLYRANK_TOKEN { values: "8 to 1024 visible characters", unset: "it has none",
-            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
-        /// `1`: a lighthouse, or a manager, without a token may be reached from other hosts.
-        POLYRANK_INSECURE { values: "`1`", unset: "no",
-            reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`" }
-        /// The devices that this process may use: `-n gpu` counts them.
-        CUDA_VISIBLE_DEVICES { values: "a list of numbers or names; empty or `-1`: none",
-            unset: "all devices of the host", reader: "`polyrank run`; the CUDA driver itself" }
-        /// No colours.
-        NO_COLOR { values: "anything", unset: "colours where the output is a terminal",
-            reader: "`polyrank run`" }
-        /// Whether Python writes its output immediately. A rank that is killed would lose its last
-        /// lines.
-        PYTHONUNBUFFERED {
-            values: "as Python says",
-            unset: "`polyrank run` sets it to 1 for the ranks",
-            reader: "`polyrank run`, `polyrank bench`"
-        }
-        /// The number of threads of numerical libraries in each rank.
-        OMP_NUM_THREADS {
-            values: "a whole number from 1",
-            unset: "`polyrank run` sets it to 1 if a host has several ranks",
-            reader: "`polyrank run`, `polyrank bench`"
-        }
-        /// Whether Open MPI 4 starts more ranks than there are cores.
-        OMPI_MCA_rmaps_base_oversubscribe { values: "`0` or `1`",
-            unset: "`polyrank run --with-mpi` sets it to 1", reader: "`polyrank run`" }
-        /// Whether Open MPI 5 starts more ranks than there are cores.
-        PRTE_MCA_rmaps_default_mapping_policy {
-            values: "as PRRTE says",
-            unset: "`polyrank run --with-mpi` sets it to `:oversubscribe`",
-            reader: "`polyrank run`"
-        }
-        /// The algorithm of Open MPI's allreduce that does not block.
-        OMPI_MCA_coll_libnbc_iallreduce_algorithm {
-            values: "as Open MPI says",
-            unset: "`polyrank run --with-mpi` sets it to `ring` for up to 3 ranks, where Open \
-                    MPI's own choice takes twice as long",
-            reader: "`polyrank run`"
-        }
-        /// Whether Open MPI's launcher serves the superuser, as in a container.
-        OMPI_ALLOW_RUN_AS_ROOT { values: "`1`", unset: "`polyrank bench` sets it to 1",
-            reader: "`polyrank bench`" }
-        /// As `OMPI_ALLOW_RUN_AS_ROOT`: it wants to hear it twice.
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM { values: "`1`", unset: "`polyrank bench` sets it to 1",
-            reader: "`polyrank bench`" }
-        /// The Python whose PyTorch `polyrank bench` compares with.
-        POLYRANK_BENCH_GLOO { values: "a path",
-            unset: "the option `--python gloo=…`, or else `python3`", reader: "`polyrank bench`" }
-        /// The Python whose mpi4py, over Open MPI, `polyrank bench` compares with.
-        POLYRANK_BENCH_OPENMPI {
-            values: "a path",
-            unset: "the option `--python openmpi=…`, or else `python3`",
-            reader: "`polyrank bench`"
-        }
-        /// The Python whose mpi4py, over MPICH, `polyrank bench` compares with.
-        POLYRANK_BENCH_MPICH { values: "a path",
-            unset: "the option `--python mpich=…`, or else `python3`", reader: "`polyrank bench`" }
-        /// What a rank of a benchmark has to do, as JSON: the benchmark's own word to it.
-        POLYRANK_BENCH { values: "not for users", unset: "the process is not a rank of a benchmark",
-            reader: "ranks of `polyrank bench`" }
-        /// The commit that the command is built from, for the results of `polyrank bench`. Read
-        /// when it is compiled.
-        POLYRANK_COMMIT { values: "a commit's hash", unset: "git is asked, in a release build",
-            reader: "`cargo build`" }
     }
 }

@@ -1,10 +1,25 @@
 //! What an environment variable is, and what it is set to. This file alone asks the environment.
-//! Knows no variable: those are in `table.rs`.
+//! Knows no variable: those are in `table.rs` and `command_table.rs`.
 
 use std::ffi::OsString;
 use std::fmt;
 
+#[cfg(not(target_family = "wasm"))]
+use super::command_table::TOPICS_OF_THE_COMMAND;
+pub use super::command_table::*;
+#[cfg(not(target_family = "wasm"))]
+use super::table::TOPICS_OF_RANKS;
 pub use super::table::*;
+
+/// All variables, by topic.
+#[cfg(not(target_family = "wasm"))]
+pub const TOPICS: &[Topic] = &{
+    let mut all = [TOPICS_OF_RANKS[0]; TOPICS_OF_RANKS.len() + TOPICS_OF_THE_COMMAND.len()];
+    let (ranks, command) = all.split_at_mut(TOPICS_OF_RANKS.len());
+    ranks.copy_from_slice(TOPICS_OF_RANKS);
+    command.copy_from_slice(TOPICS_OF_THE_COMMAND);
+    all
+};
 
 /// A variable of the environment. There are those of this table only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +89,9 @@ pub struct Row {
     pub reader: &'static str,
 }
 
-/// Makes a constant of each row, and the table where there is an environment.
+/// Makes a constant of each row, and the table of this name where there is an environment.
 macro_rules! variables {
-    ($($title:literal {$(
+    ($topics:ident $($title:literal {$(
         $(#[doc = $meaning:literal])+
         $name:ident { values: $values:literal, unset: $unset:literal, reader: $reader:literal }
     )+})+) => {
@@ -87,9 +102,8 @@ macro_rules! variables {
             pub const $name: Variable = Variable(stringify!($name));
         )+)+
 
-        /// All variables, by topic.
         #[cfg(not(target_family = "wasm"))]
-        pub const TOPICS: &[Topic] = &[$(Topic {
+        pub(super) const $topics: &[Topic] = &[$(Topic {
             title: $title,
             rows: &[$(Row {
                 variable: $name,
