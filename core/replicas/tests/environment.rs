@@ -73,7 +73,7 @@ fn limits_of_the_environment_go_before_those_of_the_program() {
     let Some(role) = role() else {
         let lighthouse = common::lighthouse(2);
         let address = lighthouse.address().to_string();
-        let retries = [("TORCHFT_QUORUM_TIMEOUT_SEC", "0.2"), ("TORCHFT_QUORUM_RETRIES", "2")];
+        let retries = [("TORCHFT_QUORUM_TIMEOUT_SEC", "2"), ("TORCHFT_QUORUM_RETRIES", "1")];
         process(test, &address, &retries);
         process(test, "wrong", &[("TORCHFT_TIMEOUT_SEC", "soon")]);
         return;

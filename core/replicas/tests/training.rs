@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::sync::Barrier;
-
 use common::{
-    LIMIT, Rank, SHORT, bits, first, lighthouse, lighthouse_at, options, replicas, slopes,
+    LIMIT, Rank, SHORT, bits, first, lighthouse, lighthouse_at, options, own_address, replicas,
+    slopes, until,
 };
 use polyrank::ReduceOp;
 use polyrank::options::AllreduceOptions;
@@ -99,9 +98,10 @@ fn who_comes_later_takes_the_state_of_those_that_are_there() {
     let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
     let train = |rank: &Rank| {
         // Both see the same of it.
-        while rank.manager.current_step() < 8 || rank.manager.replicas().len() < 2 {
+        until(|| {
             rank.commit(&[0.1, 0.2, 0.3]);
-        }
+            rank.manager.current_step() >= 8 && rank.manager.replicas().len() == 2
+        });
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -129,10 +129,11 @@ fn who_comes_later_and_waits_for_the_quorum_contributes_at_once() {
             (b.manager.participating_rank(), b.manager.num_participants())
         });
         let mut before = a.weights();
-        while a.manager.replicas().len() < 2 {
+        until(|| {
             before = a.weights();
             a.commit(&[1.0]);
-        }
+            a.manager.replicas().len() == 2
+        });
         assert_eq!(first.join().unwrap(), (Some(1), 2));
         assert_eq!(a.weights(), [before[0] + (1.0 + 5.0) / 2.0]);
         assert_eq!(b.weights(), a.weights());
@@ -141,14 +142,16 @@ fn who_comes_later_and_waits_for_the_quorum_contributes_at_once() {
 
 #[test]
 fn spares_take_the_place_of_who_leaves() {
-    let lighthouse = lighthouse(3);
+    let lighthouse = lighthouse(2);
     let adapt = |_, options: ManagerOptions| {
         options.min_replica_size(2).world_size_mode(WorldSizeMode::FixedWithSpares)
     };
-    let barrier = Barrier::new(3);
     let all = replicas(&lighthouse, (3, 1), adapt, |rank| {
         let manager = &rank.manager;
-        rank.commit(&[1.0, 1.0]);
+        until(|| {
+            rank.commit(&[1.0, 1.0]);
+            manager.replicas().len() == 3
+        });
         // All have the state now.
         rank.commit(&[1.0, 1.0]);
         let before = (manager.participating_rank(), manager.num_participants());
@@ -157,13 +160,25 @@ fn spares_take_the_place_of_who_leaves() {
             f64::from(1 << (2 * rank.replica)),
             if rank.replica == 2 { f64::NAN } else { 0.0 },
         ]);
-        barrier.wait();
-        (before, rank.weights()[0] - weights[0], rank.weights()[1].is_finite())
+        let change = (rank.weights()[0] - weights[0], rank.weights()[1].is_finite());
+        if rank.replica > 0 {
+            // The first has left, or is about to.
+            until(|| {
+                rank.commit(&[1.0, 1.0]);
+                manager.replicas().len() == 2
+            });
+        }
+        let after = (manager.participating_rank(), manager.num_participants());
+        (before, change, after, rank.weights())
     });
-    let spare = [(Some(0), 2), (Some(1), 2), (None, 2)];
+    let before = [(Some(0), 2), (Some(1), 2), (None, 2)];
+    let after = [(Some(0), 2), (Some(0), 2), (Some(1), 2)];
     for (replica, ranks) in all.iter().enumerate() {
-        assert_eq!(ranks[0], (spare[replica], (1.0 + 4.0) / 2.0, true), "{replica}");
+        let (was, change, is, _) = &ranks[0];
+        assert_eq!((*was, *is), (before[replica], after[replica]), "{replica}");
+        assert_eq!(*change, ((1.0 + 4.0) / 2.0, true), "{replica}");
     }
+    assert_eq!(bits(&all[1][0].3), bits(&all[2][0].3));
 }
 
 #[test]
@@ -222,7 +237,7 @@ fn with_shrink_only_nobody_new_is_let_in() {
     }
     std::thread::scope(|scope| {
         let late = scope.spawn(|| c.finish(&[1.0]));
-        while both(StartQuorum::default()) != (3, 3) {}
+        until(|| both(StartQuorum::default()) == (3, 3));
         assert!(late.join().unwrap());
     });
     assert_eq!(bits(&c.weights()), bits(&a.weights()));
@@ -230,7 +245,7 @@ fn with_shrink_only_nobody_new_is_let_in() {
 
 #[test]
 fn without_a_lighthouse_a_loop_may_ask_again() {
-    let first = lighthouse(1);
+    let first = lighthouse_at(own_address(), 1);
     let address = first.address();
     let waits = Rank::new(options(&first, "waits").use_async_quorum(false), 0, vec![1.0]);
     waits.commit(&[1.0]);
