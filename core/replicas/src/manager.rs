@@ -183,6 +183,9 @@ impl Manager {
         }
         self.settle_works();
         shared.load_pending();
+        if let Err(error) = shared.unless_torn("committing a step") {
+            shared.report(None, error);
+        }
         let (step, wanted) = self.wish();
         let is_committed = self.vote(step, wanted, timeout);
         shared.transport.disallow();
@@ -315,9 +318,12 @@ impl Manager {
         self.shared.lock().own
     }
 
-    /// Goes on from there. For a program that has read its checkpoint, before the first quorum.
-    pub fn load_state(&self, state: ManagerState) {
-        self.shared.settled().own = state;
+    /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
+    /// after a state could not be loaded: this rank has the whole of one then.
+    pub fn load_state(&self, own: ManagerState) {
+        let mut state = self.shared.settled();
+        state.own = own;
+        state.is_torn = false;
     }
 
     /// What the replica is called, with what was appended.

@@ -170,6 +170,7 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     if !place.takers.is_empty() {
         let to: Vec<&str> = place.takers.iter().map(|rank| name(found, *rank)).collect();
         let during = format!("giving the state of step {step} to {}", to.join(", "));
+        shared.unless_torn(&during)?;
         let own = shared.lock().own;
         let state =
             shared.registered.save(own).map_err(|why| shared.of_healing(during.clone(), why))?;

@@ -2,6 +2,7 @@
 //! quorum.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use polyrank_quorum::ManagerClient;
 use crate::error::{HealingError, ManagerError};
 use crate::options::{ManagerOptions, WorldSizeMode};
 use crate::rpc::Rpc;
-use crate::state::{Received, Registered};
+use crate::state::{Received, Registered, StateError};
 use crate::transport::StateTransport;
 
 /// How far training is; what torchft's `state_dict` has.
@@ -75,6 +76,9 @@ pub(crate) struct State {
     pub(crate) error: Option<ManagerError>,
     pub(crate) is_healing: bool,
     pub(crate) pending: Option<Pending>,
+    /// Whether loading a state has failed, so that this rank may have parts of two: until one is
+    /// loaded, it commits nothing, and gives nothing away.
+    pub(crate) is_torn: bool,
     /// Operations of this step, which the vote waits for.
     pub(crate) works: VecDeque<Work>,
     pub(crate) is_closed: bool,
@@ -114,6 +118,7 @@ impl Shared {
             error: None,
             is_healing: false,
             pending: None,
+            is_torn: false,
             works: VecDeque::new(),
             is_closed: false,
         };
@@ -272,11 +277,31 @@ impl Shared {
     /// Loads the state that has come, if one has. For the program's thread.
     pub(crate) fn load_pending(&self) {
         let Some(Pending { received, before }) = self.lock().pending.take() else { return };
-        if let Err(why) = self.registered.load(&received) {
-            // The next quorum has it take the state again.
-            self.lock().own = before;
+        // What the program registered runs here.
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.registered.load(&received)));
+        let loaded = loaded.unwrap_or_else(|_| Err(StateError::new("it has panicked")));
+        {
+            let mut state = self.lock();
+            state.is_torn = loaded.is_err();
+            if state.is_torn {
+                // The next quorum has it take the state again.
+                state.own = before;
+            }
+        }
+        if let Err(why) = loaded {
             self.report(None, self.of_healing("loading the state of another".to_owned(), why));
         }
+    }
+
+    /// An error if this rank may have parts of two states.
+    pub(crate) fn unless_torn(&self, during: &str) -> Result<(), ManagerError> {
+        if !self.lock().is_torn {
+            return Ok(());
+        }
+        let why = "a state could not be loaded here, or only on some ranks of this replica: it is \
+                   of no use before it has loaded one; if no other replica has a later step, start \
+                   it anew from a checkpoint";
+        Err(self.of_healing(during.to_owned(), StateError::new(why)))
     }
 }
 

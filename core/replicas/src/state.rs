@@ -39,7 +39,8 @@ pub trait Model: Send + Sync {
     /// if that waits for the quorum, on their thread.
     ///
     /// # Errors
-    /// What is wrong with the bytes; the next quorum has others.
+    /// What is wrong with the bytes; the next quorum has others. As after a panic, the replica
+    /// commits nothing, and gives nothing to others, before it has loaded a state.
     fn load(&self, bytes: &[u8]) -> Result<(), StateError>;
 }
 

@@ -12,7 +12,7 @@ use common::{LIMIT, Rank, bits, lighthouse, options, until};
 use polyrank::store::HashStore;
 use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
-    GroupTransport, Manager, ManagerError, StartQuorum, StateError, StateTransport, TransportError,
+    GroupTransport, Manager, ManagerError, ManagerState, StartQuorum, StateError, StateTransport, TransportError,
 };
 
 /// Runs `body` on the ranks of a group.
@@ -235,6 +235,36 @@ fn who_cannot_load_a_state_takes_it_again() {
     assert_eq!(b.manager.current_step(), 0, "it is where it was");
     together(&a, &b, 8);
     assert_eq!(loads.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn who_has_loaded_half_a_state_commits_nothing_and_gives_nothing() {
+    for panics in [false, true] {
+        let lighthouse = lighthouse(1);
+        let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+        registers(&a.manager, |_| Ok(()));
+        a.commit(&[1.0]);
+        let b = Rank::new(options(&lighthouse, "b"), 1, vec![9.0]);
+        registers(&b.manager, move |what| match what {
+            "load" if panics => panic!("on purpose"),
+            "load" => Err(StateError::new("no room")),
+            _ => Ok(()),
+        });
+        let error = first_step_of(&b, &a).unwrap();
+        assert!(matches!(error, ManagerError::Healing { .. }), "{error:?}");
+        assert_eq!(b.manager.current_step(), 0, "it is where it was");
+        drop(a);
+        // It is alone now, with the weights of the other, which are part of a state.
+        let mut why = String::new();
+        until(|| {
+            assert!(!b.step(&[1.0]));
+            why = b.manager.errored().unwrap().to_string();
+            b.manager.replicas().len() == 1
+        });
+        assert!(why.contains("committing a step: a state could not be loaded here"), "{why}");
+        b.manager.load_state(ManagerState::default());
+        b.commit(&[1.0]);
+    }
 }
 
 #[test]
