@@ -23,7 +23,10 @@ pub(crate) fn serve(shared: &Shared) {
         shared.end_quorum(outcome.unwrap_or_else(|_| {
             // What the program registered runs here; the panic hook has told of it.
             let message = "what saves the program's state has panicked";
-            Err(ManagerError::Reported(message.to_owned()))
+            let error = ManagerError::Reported(message.to_owned());
+            // Who takes the state would wait for it.
+            shared.report(None, error.clone());
+            Err(error)
         }));
     }
 }

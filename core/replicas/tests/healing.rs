@@ -285,6 +285,37 @@ fn a_panic_of_the_program_s_code_costs_a_step() {
 }
 
 #[test]
+fn nobody_waits_for_a_state_whose_save_has_panicked() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a").use_async_quorum(false), 0, vec![1.0]);
+    let saves = Arc::new(AtomicUsize::new(0));
+    let count = saves.clone();
+    registers(&a.manager, move |what| {
+        assert!(what != "save" || count.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+        Ok(())
+    });
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Ok(()));
+    std::thread::scope(|scope| {
+        let of_b = scope.spawn(|| (b.step(&[1.0]), b.manager.errored().unwrap().to_string()));
+        let mut failed = None;
+        until(|| {
+            match a.manager.start_quorum(StartQuorum::default()) {
+                Ok(()) => assert!(a.finish(&[1.0])),
+                Err(error) => failed = Some(error),
+            }
+            failed.is_some()
+        });
+        // It asks for no other quorum meanwhile.
+        let (is_committed, why) = of_b.join().unwrap();
+        assert!(!is_committed && why.contains("revoked the group"), "{why}");
+        assert!(failed.unwrap().to_string().contains("has panicked"));
+    });
+    together(&a, &b, 6);
+}
+
+#[test]
 fn replicas_that_register_other_states_do_not_train_together() {
     let lighthouse = lighthouse(2);
     let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
