@@ -268,7 +268,7 @@ impl Manager {
     }
 
     /// The step cannot be committed: what the program noticed by itself. The other replicas do not
-    /// wait for this one.
+    /// wait for this one. Between two steps it is only logged.
     pub fn report_error(&self, error: impl fmt::Display) {
         self.shared.report(None, ManagerError::Reported(error.to_string()));
     }

@@ -81,6 +81,8 @@ pub(crate) struct State {
     pub(crate) is_torn: bool,
     /// Operations of this step, which the vote waits for.
     pub(crate) works: VecDeque<Work>,
+    /// How many threads revoke the group of this step just now.
+    revoking: u32,
     pub(crate) is_closed: bool,
 }
 
@@ -120,6 +122,7 @@ impl Shared {
             pending: None,
             is_torn: false,
             works: VecDeque::new(),
+            revoking: 0,
             is_closed: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -188,8 +191,10 @@ impl Shared {
 
     /// The next quorum that is to be asked for; none when the manager ends. For its thread.
     pub(crate) fn next_asked(&self) -> Option<Asked> {
-        let mut state =
-            self.wait_until(|state| state.is_closed || matches!(state.phase, Phase::Asked(_)));
+        let mut state = self.wait_until(|state| {
+            // Who revokes a group means that of the step before.
+            state.is_closed || matches!(state.phase, Phase::Asked(_)) && state.revoking == 0
+        });
         let Phase::Asked(asked) = state.phase else { return None };
         if state.is_closed {
             state.phase = Phase::Failed(self.closed());
@@ -212,7 +217,15 @@ impl Shared {
                 Phase::Failed(error)
             }
         };
+        // What was reported meanwhile could not be told to the others.
+        let is_lost = state.error.is_some();
+        if is_lost {
+            state.revoking += 1;
+        }
         drop(state);
+        if is_lost {
+            self.revoke();
+        }
         self.changed.notify_all();
     }
 
@@ -232,20 +245,35 @@ impl Shared {
     }
 
     /// The first error of the step is kept; the other replicas are told that this one goes on
-    /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted.
+    /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted, and
+    /// nothing is between two steps.
     pub(crate) fn report(&self, turn: Option<u64>, error: ManagerError) {
         {
             let mut state = self.lock();
-            if state.error.is_some() || turn.is_some_and(|turn| turn != state.turn) {
+            if turn.is_some_and(|turn| turn != state.turn) {
                 return;
             }
             tracing::warn!("step {}: {error}", state.own.step);
+            if state.error.is_some() || matches!(state.phase, Phase::Unasked) {
+                return;
+            }
             state.error = Some(error);
+            if !matches!(state.phase, Phase::Found | Phase::Failed(_)) {
+                // There may be another group in a moment; `end_quorum` sees to it.
+                return;
+            }
+            state.revoking += 1;
         }
-        // Those that wait for this rank in an operation would wait until their time is over.
+        self.revoke();
+    }
+
+    /// Ends what others wait for: they would wait until their time is over. `revoking` counts it.
+    fn revoke(&self) {
         if self.group.size() > 1 && !self.group.is_broken() {
             drop(self.group.revoke());
         }
+        self.lock().revoking -= 1;
+        self.changed.notify_all();
     }
 
     /// What the group said, in the words of replicas.

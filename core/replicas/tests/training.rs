@@ -313,6 +313,44 @@ fn nobody_waits_for_a_replica_that_reports_an_error() {
 }
 
 #[test]
+fn an_error_reported_before_the_group_is_made_is_told_to_those_that_come() {
+    let lighthouse = lighthouse(2);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 1), none, |rank| {
+        let manager = &rank.manager;
+        manager.start_quorum(StartQuorum::default()).unwrap();
+        if rank.replica == 0 {
+            manager.report_error("there is no data");
+        }
+        let is_committed = rank.finish(&vec![1.0; 100_000]);
+        let why = manager.errored().unwrap().to_string();
+        rank.commit(&[1.0, 1.0]);
+        (is_committed, why)
+    });
+    assert_eq!(all[0][0], (false, "there is no data".to_owned()));
+    let (is_committed, why) = &all[1][0];
+    assert!(!is_committed && why.contains("revoked the group"), "{why}");
+}
+
+#[test]
+fn what_is_called_between_two_steps_breaks_no_group() {
+    let lighthouse = lighthouse(2);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 1), none, |rank| {
+        rank.commit(&[1.0, 1.0]);
+        let mut values = [3.0_f64];
+        let error = rank.manager.allreduce(&mut values, ReduceOp::Avg).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        let error = rank.manager.allreduce(&mut [1_i32], ReduceOp::Avg).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        rank.manager.report_error("too late");
+        assert_eq!(values, [3.0]);
+        !rank.manager.group().is_broken() && rank.step(&[1.0, 1.0])
+    });
+    assert_eq!(all, [[true], [true]]);
+}
+
+#[test]
 fn a_manager_that_waits_is_shut_down_and_says_so() {
     let lighthouse = lighthouse(2);
     let manager = Manager::new(options(&lighthouse, "alone")).unwrap();
