@@ -171,8 +171,10 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::TooManyFailures`] beyond `max_retries`; [`ManagerError::Vote`] if the vote
-    /// has no result after `timeout` (`timeout` of the options by default), and then the replica
-    /// must be started anew.
+    /// of several ranks has no result after `timeout`, and then the replica must be started anew.
+    /// By default that is as long as a rank may need for its quorum, the group, a state and an
+    /// operation that fails: `quorum_timeout` (once more for each of `quorum_retries`), and three
+    /// times `timeout`. Less ends the replica if its ranks notice a failure at different times.
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
         if matches!(shared.lock().phase, Phase::Unasked) {
@@ -217,7 +219,7 @@ impl Manager {
             // Nobody else votes, and no answer can be lost.
             return Ok(wanted);
         }
-        let limit = timeout.unwrap_or(shared.options.timeout);
+        let limit = timeout.unwrap_or_else(|| shared.options.step_limit());
         let (client, rank) = (shared.client.clone(), shared.options.rank());
         let vote = async move { client.should_commit(i64::from(rank), step, wanted, limit).await };
         let vote = shared.rpc.run(vote).ok_or_else(|| shared.closed())?;

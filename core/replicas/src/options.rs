@@ -42,7 +42,7 @@ pub struct ManagerOptions {
     pub group_world_size: Option<u32>,
     /// Fewer replicas commit nothing.
     pub min_replica_size: u32,
-    /// Limit of operations, of votes, and of a state's way; 60 s.
+    /// Limit of an operation, of making the group, and of a state's way; 60 s.
     pub timeout: Duration,
     /// How long a quorum is waited for; 60 s.
     pub quorum_timeout: Duration,
@@ -211,6 +211,13 @@ impl ManagerOptions {
             return Ok(());
         };
         Err(ManagerError::Option(message))
+    }
+
+    /// How long a rank may need from `start_quorum` to its vote, besides what it computes: it may
+    /// be alone in noticing late that a replica is gone.
+    pub(crate) fn step_limit(&self) -> Duration {
+        let quorums = self.quorum_timeout.saturating_mul(self.quorum_retries.saturating_add(1));
+        quorums.saturating_add(self.timeout.saturating_mul(3))
     }
 
     /// The rank in the replica group, once it is known.

@@ -4,15 +4,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, Rank, bits, lighthouse, options, until};
+use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
 use polyrank::store::HashStore;
 use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
-    GroupTransport, Manager, ManagerError, ManagerState, StartQuorum, StateError, StateTransport, TransportError,
+    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError, StateTransport, TransportError,
 };
 
 /// Runs `body` on the ranks of a group.
@@ -359,6 +359,36 @@ fn one_rank_that_fails_has_its_whole_replica_not_commit() {
         assert_eq!(first, (false, None, 1));
         assert_eq!(second, (false, Some("out of memory".to_owned()), 1));
     });
+}
+
+#[test]
+fn a_rank_that_stands_still_costs_another_replica_of_two_ranks_only_a_step() {
+    let lighthouse = lighthouse(2);
+    let limit = Duration::from_secs(3);
+    let adapt = |_, options: ManagerOptions| options.timeout(limit);
+    let (voted, may_go_on) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.commit(&[1.0, 1.0]);
+        rank.manager.start_quorum(StartQuorum::default()).unwrap();
+        rank.manager.wait_quorum().unwrap();
+        if (rank.replica, rank.group_rank) == (1, 0) {
+            // Until the other replica has given the step up.
+            until(|| {
+                std::thread::yield_now();
+                may_go_on.load(Ordering::SeqCst)
+            });
+        }
+        let is_committed = rank.finish(&[1.0, 1.0]);
+        if rank.replica == 0 && voted.fetch_add(1, Ordering::SeqCst) == 1 {
+            may_go_on.store(true, Ordering::SeqCst);
+        }
+        rank.commit(&[1.0, 1.0]);
+        (is_committed, rank.manager.current_step(), bits(&rank.weights()))
+    });
+    for (rank, of_b) in all[1].iter().enumerate() {
+        assert_eq!((all[0][rank].0, all[0][rank].1), (false, 2));
+        assert_eq!(all[0][rank], *of_b);
+    }
 }
 
 #[test]
