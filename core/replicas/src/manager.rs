@@ -198,6 +198,7 @@ impl Manager {
             state.own.step += 1;
             state.own.batches_committed += i64::from(state.membership.participants);
             state.commit_failures = 0;
+            state.healed_from = None;
             return Ok(true);
         }
         self.count_failure(state)?;
@@ -251,7 +252,8 @@ impl Manager {
             tracing::warn!("step {}: {error}", state.own.step);
             state.error = Some(error);
         }
-        (state.own.step, state.error.is_none())
+        // Not that of a state that it took: another rank of the replica may have failed to.
+        (state.asked_step, state.error.is_none())
     }
 
     fn count_failure(&self, state: &mut State) -> Result<(), ManagerError> {

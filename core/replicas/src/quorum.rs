@@ -69,13 +69,17 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
             Ok(found) => return Ok(found),
             Err(cause) => cause,
         };
+        let is_of_steps = cause.is_of_steps();
+        if is_of_steps {
+            shared.take_again();
+        }
         if matches!(cause, QuorumError::Lost { .. }) {
             // Was it the lighthouse, or the manager that asks it?
             reach_manager(shared)?;
         }
         let (replica, rank) = (shared.replica_id.clone(), shared.options.rank());
         let error = ManagerError::Quorum { replica, rank, cause };
-        if tries_left == 0 {
+        if tries_left == 0 || is_of_steps {
             return Err(error);
         }
         tries_left -= 1;

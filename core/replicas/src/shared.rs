@@ -76,6 +76,10 @@ pub(crate) struct State {
     pub(crate) error: Option<ManagerError>,
     pub(crate) is_healing: bool,
     pub(crate) pending: Option<Pending>,
+    /// The step of the quorum that was asked for, at which all ranks of the replica were.
+    pub(crate) asked_step: i64,
+    /// Where this rank was before it took its state, if it has committed no step since.
+    pub(crate) healed_from: Option<ManagerState>,
     /// Whether loading a state has failed, so that this rank may have parts of two: until one is
     /// loaded, it commits nothing, and gives nothing away.
     pub(crate) is_torn: bool,
@@ -120,6 +124,8 @@ impl Shared {
             error: None,
             is_healing: false,
             pending: None,
+            asked_step: 0,
+            healed_from: None,
             is_torn: false,
             works: VecDeque::new(),
             revoking: 0,
@@ -180,6 +186,7 @@ impl Shared {
             state.own = before;
         }
         state.turn += 1;
+        state.asked_step = state.own.step;
         state.error = None;
         state.is_healing = false;
         state.works.clear();
@@ -314,10 +321,24 @@ impl Shared {
             if state.is_torn {
                 // The next quorum has it take the state again.
                 state.own = before;
+            } else {
+                state.healed_from = Some(before);
             }
         }
         if let Err(why) = loaded {
             self.report(None, self.of_healing("loading the state of another".to_owned(), why));
+        }
+    }
+
+    /// The ranks of the replica are at different steps: this one has taken a state, and another one
+    /// could not. The next quorum has all of them take one, and until then they are of no use.
+    pub(crate) fn take_again(&self) {
+        let mut state = self.lock();
+        if let Some(before) = state.healed_from.take() {
+            state.own = before;
+            // They vote on this one yet.
+            state.asked_step = before.step;
+            state.is_torn = true;
         }
     }
 

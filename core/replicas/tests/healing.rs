@@ -362,6 +362,39 @@ fn one_rank_that_fails_has_its_whole_replica_not_commit() {
 }
 
 #[test]
+fn all_ranks_of_a_replica_take_a_state_again_if_one_could_not_load_it() {
+    let lighthouse = lighthouse(2);
+    let loads = AtomicUsize::new(0);
+    let loads = Arc::new(loads);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 2), none, |rank| {
+        let count = (rank.replica == 1).then(|| loads.clone());
+        let fails = rank.group_rank == 1;
+        registers(&rank.manager, move |what| match (&count, what) {
+            (Some(count), "load") => {
+                let is_first = fails && count.fetch_add(1, Ordering::SeqCst) == 0;
+                if is_first { Err(StateError::new("no room")) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        });
+        if rank.replica == 0 {
+            rank.manager.load_state(ManagerState { step: 5, batches_committed: 5 });
+        }
+        let is_committed = rank.step(&[1.0, 1.0]);
+        until(|| {
+            rank.commit(&[1.0, 1.0]);
+            rank.manager.current_step() >= 8 && rank.manager.replicas().len() == 2
+        });
+        (is_committed, rank.manager.state(), bits(&rank.weights()))
+    });
+    for (rank, of_b) in all[1].iter().enumerate() {
+        assert!(!of_b.0, "rank {rank}");
+        assert_eq!((all[0][rank].1, &all[0][rank].2), (of_b.1, &of_b.2));
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 2, "of the rank that failed");
+}
+
+#[test]
 fn a_rank_that_stands_still_costs_another_replica_of_two_ranks_only_a_step() {
     let lighthouse = lighthouse(2);
     let limit = Duration::from_secs(3);
