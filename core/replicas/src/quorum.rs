@@ -145,8 +145,9 @@ impl Place {
         let (participating_rank, participants) = shared.options.participation(rank, size);
         let mut state = shared.lock();
         let replicas = found.replica_ids.clone();
+        let quorum = (found.quorum_id, replicas.clone());
         state.membership = Membership { participating_rank, participants, replicas };
-        state.quorum_id.replace(found.quorum_id) != Some(found.quorum_id)
+        state.quorum.replace(quorum.clone()) != Some(quorum)
     }
 }
 

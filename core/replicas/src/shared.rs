@@ -70,7 +70,9 @@ pub(crate) struct State {
     pub(crate) turn: u64,
     pub(crate) own: ManagerState,
     pub(crate) commit_failures: i64,
-    pub(crate) quorum_id: Option<i64>,
+    /// That of which the group was made last. Numbers alone come again if the lighthouse begins
+    /// anew, as torchft's does at 0.
+    pub(crate) quorum: Option<(i64, Vec<String>)>,
     pub(crate) phase: Phase,
     pub(crate) membership: Membership,
     pub(crate) error: Option<ManagerError>,
@@ -118,7 +120,7 @@ impl Shared {
             turn: 0,
             own: ManagerState::default(),
             commit_failures: 0,
-            quorum_id: None,
+            quorum: None,
             phase: Phase::Unasked,
             membership: Membership::default(),
             error: None,
