@@ -45,7 +45,8 @@ pub enum ManagerError {
         /// Why.
         cause: QuorumError,
     },
-    /// There is no quorum. [`Manager::start_quorum`](crate::Manager::start_quorum) asks again.
+    /// There is no quorum. [`Manager::start_quorum`](crate::Manager::start_quorum) asks again;
+    /// [`ManagerError::is_retryable`] says whether that may help.
     #[error("replica {replica}, rank {rank}: no quorum: {cause}; start_quorum asks again")]
     Quorum {
         /// Who asked.
@@ -176,14 +177,18 @@ impl ManagerError {
     /// Whether the loop may go on: the next step may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            ManagerError::Quorum { .. }
-                | ManagerError::Group { .. }
-                | ManagerError::Healing { .. }
-                | ManagerError::TooFewReplicas { .. }
-                | ManagerError::Reported(_)
-        )
+        match self {
+            ManagerError::Quorum { cause, .. } => match cause {
+                QuorumError::Denied(_) | QuorumError::Address { .. } => false,
+                QuorumError::Refused(_) => cause.is_of_steps(),
+                _ => true,
+            },
+            ManagerError::Group { .. }
+            | ManagerError::Healing { .. }
+            | ManagerError::TooFewReplicas { .. }
+            | ManagerError::Reported(_) => true,
+            _ => false,
+        }
     }
 }
 

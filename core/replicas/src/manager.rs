@@ -192,16 +192,24 @@ impl Manager {
         let is_committed = self.vote(step, wanted, timeout);
         shared.transport.disallow();
         let is_committed = is_committed?;
-        let state = &mut *shared.lock();
+        let mut state = shared.lock();
         state.phase = Phase::Unasked;
         if is_committed {
-            state.own.step += 1;
-            state.own.batches_committed += i64::from(state.membership.participants);
+            // What another replica says of how far it is may be any number.
+            state.own.step = state.own.step.saturating_add(1);
+            let batches = i64::from(state.membership.participants);
+            state.own.batches_committed = state.own.batches_committed.saturating_add(batches);
             state.commit_failures = 0;
             state.healed_from = None;
             return Ok(true);
         }
-        self.count_failure(state)?;
+        self.count_failure(&mut state)?;
+        let are_too_few = matches!(state.error, Some(ManagerError::TooFewReplicas { .. }));
+        drop(state);
+        if are_too_few {
+            // Others come by and by. Who ends it meanwhile is told so by the next call.
+            drop(quorum::pause(shared));
+        }
         Ok(false)
     }
 

@@ -10,8 +10,9 @@ use polyrank_quorum::{ClientOptions, QuorumError};
 use crate::error::ManagerError;
 use crate::shared::{Asked, Membership, Pending, Shared};
 use crate::state::Received;
+use crate::transport::TransportError;
 
-/// Between two calls for a quorum that failed.
+/// Between two calls for a quorum that failed, or had too few replicas.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a manager that was there may take to be reached.
 const REACH_LIMIT: Duration = Duration::from_secs(2);
@@ -79,14 +80,20 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
         }
         let (replica, rank) = (shared.replica_id.clone(), shared.options.rank());
         let error = ManagerError::Quorum { replica, rank, cause };
-        if tries_left == 0 || is_of_steps {
+        // Also if it is over: the program asks anew at once.
+        pause(shared)?;
+        if tries_left == 0 || is_of_steps || !error.is_retryable() {
             return Err(error);
         }
         tries_left -= 1;
         tracing::warn!("{error}: tried again, {tries_left} times more");
-        let pause = async { tokio::time::sleep(PAUSE).await };
-        shared.rpc.run(pause).ok_or_else(|| shared.closed())?;
     }
+}
+
+/// Waits a little before what has failed is tried again.
+pub(crate) fn pause(shared: &Shared) -> Result<(), ManagerError> {
+    let pause = async { tokio::time::sleep(PAUSE).await };
+    shared.rpc.run(pause).ok_or_else(|| shared.closed())
 }
 
 /// Sees that the manager of the replica group is there still.
@@ -195,10 +202,15 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     let bytes = shared.transport.receive(source, &metadata, step, deadline);
     let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
     tracing::info!("{during}: {} bytes in {:?}", bytes.len(), began.elapsed());
-    let received = Received::new(bytes).map_err(|why| shared.of_healing(during, why))?;
+    let received =
+        Received::new(bytes).map_err(|why| shared.of_healing(during.clone(), why))?;
+    if received.own.step != step {
+        let sent = received.own.step;
+        let wrong = TransportError::Step { sent, expected: step };
+        return Err(shared.of_healing(during, wrong));
+    }
     let mut state = shared.lock();
     let before = std::mem::replace(&mut state.own, received.own);
-    state.own.step = step;
     state.pending = Some(Pending { received, before });
     Ok(())
 }

@@ -9,6 +9,7 @@ use common::{
 };
 use polyrank::ReduceOp;
 use polyrank::options::AllreduceOptions;
+use polyrank_quorum::{Lighthouse, LighthouseOptions, Token};
 use polyrank_replicas::{
     Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, WorldSizeMode,
 };
@@ -310,6 +311,22 @@ fn nobody_waits_for_a_replica_that_reports_an_error() {
     assert_eq!((a.0, a.1.as_str(), a.2), (false, "there is no data", 2));
     assert_eq!((b.0, b.2, &b.3), (false, 2, &a.3));
     assert!(b.1.contains("revoked the group") && b.1.contains("replica-0"), "{}", b.1);
+}
+
+#[test]
+fn a_wrong_token_is_no_error_that_may_pass() {
+    let token = |text: &str| Token::new(text).unwrap();
+    let lighthouse = Lighthouse::start(LighthouseOptions {
+        address: ([127, 0, 0, 1], 0).into(),
+        token: Some(token("a-long-secret")),
+        ..LighthouseOptions::default()
+    });
+    let lighthouse = lighthouse.unwrap();
+    let options = options(&lighthouse, "a").quorum_retries(1000).use_async_quorum(false);
+    let manager = Manager::new(options.token(token("another-secret"))).unwrap();
+    let error = manager.start_quorum(StartQuorum::default()).unwrap_err();
+    assert!(matches!(error, ManagerError::Quorum { .. }), "{error:?}");
+    assert!(!error.is_retryable(), "{error}");
 }
 
 #[test]
