@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use polyrank::ProcessGroup;
 
+use crate::average;
 use crate::error::ManagerError;
-use crate::options::ManagerOptions;
+use crate::options::{ManagerOptions, bounded};
 use crate::quorum;
 use crate::rpc::Rpc;
 use crate::setup::{self, Held};
@@ -140,7 +141,7 @@ impl Manager {
     pub fn start_quorum(&self, options: StartQuorum) -> Result<(), ManagerError> {
         let StartQuorum { allow_heal, shrink_only, timeout } = options;
         let shared = &self.shared;
-        let timeout = timeout.unwrap_or(shared.options.quorum_timeout);
+        let timeout = timeout.map_or(shared.options.quorum_timeout, bounded);
         shared.ask(Asked { allow_heal, shrink_only, timeout })?;
         if shared.options.use_async_quorum {
             return Ok(());
@@ -228,7 +229,7 @@ impl Manager {
             // Nobody else votes, and no answer can be lost.
             return Ok(wanted);
         }
-        let limit = timeout.unwrap_or_else(|| shared.options.step_limit());
+        let limit = timeout.map_or_else(|| shared.options.step_limit(), bounded);
         let (client, rank) = (shared.client.clone(), shared.options.rank());
         let vote = async move { client.should_commit(i64::from(rank), step, wanted, limit).await };
         let vote = shared.rpc.run(vote).ok_or_else(|| shared.closed())?;
@@ -242,6 +243,14 @@ impl Manager {
         for work in works {
             if let Err(cause) = work.wait(None) {
                 self.shared.report(None, self.shared.of_group(work.name(), cause));
+            }
+        }
+        let undivided = std::mem::take(&mut self.shared.lock().undivided);
+        for (work, tensors, by) in undivided {
+            // One that failed is reported above.
+            if work.wait(None).is_ok() {
+                drop(work.into_result());
+                tensors.iter().for_each(|tensor| average::divide(tensor, by));
             }
         }
     }

@@ -25,8 +25,8 @@ struct Plan {
     is_neutral: bool,
 }
 
-/// An operation of a step: wait for it, or `.await` it. It gives the tensors in any case; if it
-/// failed, they are what they were when nothing was sent, and nothing defined otherwise, and
+/// An operation of a step: wait for it, or `.await` it; if it is dropped,
+/// [`Manager::should_commit`] waits for it. It gives the tensors in any case; if it failed, they are what they were when nothing was sent, and nothing defined otherwise, and
 /// [`Manager::should_commit`] says no.
 #[must_use = "the operation is not done before it is waited for"]
 pub struct ManagedWork {
@@ -79,6 +79,17 @@ impl ManagedWork {
             }
         }
         tensors
+    }
+}
+
+impl Drop for ManagedWork {
+    fn drop(&mut self) {
+        let (Some(work), Some(by)) = (self.work.take(), self.divisor) else { return };
+        let mut state = self.shared.lock();
+        if state.turn == self.turn {
+            // The program may have other views of what is a sum now.
+            state.undivided.push((work, std::mem::take(&mut self.tensors), by));
+        }
     }
 }
 

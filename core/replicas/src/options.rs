@@ -186,6 +186,9 @@ impl ManagerOptions {
             let token = token.map_err(|why| ManagerError::Option(format!("{name}: {why}")))?;
             self.token = Some(token);
         }
+        for limit in [&mut self.timeout, &mut self.quorum_timeout, &mut self.connect_timeout] {
+            *limit = bounded(*limit);
+        }
         self.check()?;
         Ok(self)
     }
@@ -217,7 +220,7 @@ impl ManagerOptions {
     /// be alone in noticing late that a replica is gone.
     pub(crate) fn step_limit(&self) -> Duration {
         let quorums = self.quorum_timeout.saturating_mul(self.quorum_retries.saturating_add(1));
-        quorums.saturating_add(self.timeout.saturating_mul(3))
+        bounded(quorums.saturating_add(self.timeout.saturating_mul(3)))
     }
 
     /// The rank in the replica group, once it is known.
@@ -229,6 +232,11 @@ impl ManagerOptions {
     pub(crate) fn world_size(&self) -> u32 {
         self.group_world_size.unwrap_or(1)
     }
+}
+
+/// As long as a call may be said to last; more is a year.
+pub(crate) fn bounded(limit: Duration) -> Duration {
+    limit.min(Duration::from_secs(365 * 24 * 3600))
 }
 
 fn either(given: Option<u32>, variable: Variable) -> Result<Option<u32>, ManagerError> {

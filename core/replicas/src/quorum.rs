@@ -197,7 +197,10 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     let Some(source) = place.source.filter(|_| found.heal) else { return Ok(()) };
     shared.lock().is_healing = true;
     let during = format!("taking the state of step {step} from {}", name(found, source));
-    let metadata = metadata(shared, &during, found)?;
+    let metadata = match shared.transport.needs_metadata() {
+        true => metadata(shared, &during, found, deadline)?,
+        false => String::new(),
+    };
     let began = Instant::now();
     let bytes = shared.transport.receive(source, &metadata, step, deadline);
     let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
@@ -220,15 +223,18 @@ fn metadata(
     shared: &Shared,
     during: &str,
     found: &ManagerQuorumResponse,
+    deadline: Instant,
 ) -> Result<String, ManagerError> {
+    let left = deadline.saturating_duration_since(Instant::now());
     let options = ClientOptions {
-        connect_timeout: shared.options.connect_timeout,
+        connect_timeout: shared.options.connect_timeout.min(left),
         token: shared.options.token.clone(),
     };
     let failed = |why: QuorumError| shared.of_healing(during.to_owned(), why);
     let connected = shared.rpc.connect(&found.recover_src_manager_address, options);
     let client = connected.ok_or_else(|| shared.closed())?.map_err(failed)?;
-    let (rank, limit) = (i64::from(shared.options.rank()), shared.options.timeout);
+    let rank = i64::from(shared.options.rank());
+    let limit = deadline.saturating_duration_since(Instant::now());
     let call = async move { client.checkpoint_metadata(rank, limit).await };
     shared.rpc.run(call).ok_or_else(|| shared.closed())?.map_err(failed)
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polyrank::{Error, ProcessGroup, Work};
+use polyrank::{Error, ProcessGroup, Tensor, Work};
 use polyrank_quorum::ManagerClient;
 
 use crate::error::{HealingError, ManagerError};
@@ -87,6 +87,8 @@ pub(crate) struct State {
     pub(crate) is_torn: bool,
     /// Operations of this step, which the vote waits for.
     pub(crate) works: VecDeque<Work>,
+    /// Sums that are to be divided by this, of operations that the program has dropped.
+    pub(crate) undivided: Vec<(Work, Vec<Tensor>, u32)>,
     /// How many threads revoke the group of this step just now.
     revoking: u32,
     pub(crate) is_closed: bool,
@@ -130,6 +132,7 @@ impl Shared {
             healed_from: None,
             is_torn: false,
             works: VecDeque::new(),
+            undivided: Vec::new(),
             revoking: 0,
             is_closed: false,
         };
@@ -192,6 +195,7 @@ impl Shared {
         state.error = None;
         state.is_healing = false;
         state.works.clear();
+        state.undivided.clear();
         state.phase = Phase::Asked(asked);
         drop(state);
         self.changed.notify_all();

@@ -47,6 +47,12 @@ pub trait StateTransport: Send + Sync {
     /// How a state of this rank is to be had, for those that take it; may be empty.
     fn metadata(&self) -> String;
 
+    /// Whether [`StateTransport::receive`] needs the `metadata` of the source. Its manager is asked
+    /// for it then, at the address that the quorum has, with the token of the job.
+    fn needs_metadata(&self) -> bool {
+        true
+    }
+
     /// Gives `state`, that of `step`, to those ranks; or has it ready for them until
     /// [`StateTransport::disallow`].
     ///
@@ -127,6 +133,10 @@ impl Moved {
 impl StateTransport for GroupTransport {
     fn metadata(&self) -> String {
         "group".to_owned()
+    }
+
+    fn needs_metadata(&self) -> bool {
+        false
     }
 
     fn send(

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{
     LIMIT, Rank, SHORT, bits, first, lighthouse, lighthouse_at, options, own_address, replicas,
     slopes, until,
@@ -383,6 +385,21 @@ fn a_manager_that_waits_is_shut_down_and_says_so() {
     manager.shutdown().unwrap();
     let error = manager.start_quorum(StartQuorum::default()).unwrap_err();
     assert!(matches!(error, ManagerError::Closed { .. }), "{error:?}");
+}
+
+#[test]
+fn limits_may_be_as_long_as_a_program_can_say() {
+    let lighthouse = lighthouse(2);
+    let adapt = |_, options: ManagerOptions| {
+        let options = options.timeout(Duration::MAX).quorum_timeout(Duration::MAX);
+        options.connect_timeout(Duration::MAX)
+    };
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.manager.start_quorum(StartQuorum::default().timeout(Duration::MAX)).unwrap();
+        rank.manager.wait_quorum().unwrap();
+        rank.manager.should_commit(Some(Duration::MAX)).unwrap() && rank.step(&[1.0, 1.0])
+    });
+    assert_eq!(all, [[true, true], [true, true]]);
 }
 
 #[test]
