@@ -378,8 +378,19 @@ impl Manager {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         self.shared.close();
+        while !thread.is_finished() {
+            // It may have begun to make the group just now.
+            self.shared.abort_running();
+            thread::sleep(Duration::from_millis(5));
+        }
         // A panic has been printed by the thread itself.
         drop(thread.join());
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (1, Some(held)) = (self.shared.options.world_size(), &mut held) {
+            // As long as it says that this replica is alive, the others wait for it, and leaving
+            // the group waits for them. Other ranks of this replica may need it yet.
+            held.server = None;
+        }
         let group = &self.shared.group;
         let is_ours = self.shared.options.group.is_none();
         let ended = if is_ours && is_orderly && group.size() > 0 && !group.is_broken() {
@@ -390,7 +401,7 @@ impl Manager {
             }
             Ok(())
         };
-        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(held);
         ended
     }
 }

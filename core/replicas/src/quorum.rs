@@ -36,6 +36,9 @@ fn run(shared: &Shared, asked: Asked) -> Result<(), ManagerError> {
     let found = ask(shared, asked)?;
     let place = Place::new(shared, &found)?;
     let is_new = place.enter(shared, asked, &found);
+    if shared.lock().is_closed {
+        return Err(shared.closed());
+    }
     if is_new && let Err(error) = configure(shared, &place, &found) {
         shared.report(None, error);
         return Ok(());

@@ -31,7 +31,7 @@ pub(crate) struct Found {
 /// What serves others as long as the manager is there.
 pub(crate) struct Held {
     /// Of rank 0. It goes first: what it says of the store is right until it ends.
-    _server: Option<ManagerServer>,
+    pub(crate) server: Option<ManagerServer>,
     _store: Arc<dyn Store>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
             made.map_err(|cause| ManagerError::Call(Box::new(cause)))?
         }
     };
-    let held = Held { _server: server, _store: store };
+    let held = Held { server, _store: store };
     Ok(Found { replica_id, client, address: manager, group, held })
 }
 

@@ -244,17 +244,16 @@ impl Shared {
 
     /// Nothing is asked from now on; what waits ends.
     pub(crate) fn close(&self) {
-        let is_running = {
-            let mut state = self.lock();
-            state.is_closed = true;
-            matches!(state.phase, Phase::Running)
-        };
+        self.lock().is_closed = true;
         self.rpc.close();
-        if is_running {
-            // It may be making the group, or moving a state.
+        self.changed.notify_all();
+    }
+
+    /// Ends what the manager's thread does, if it makes the group or moves a state.
+    pub(crate) fn abort_running(&self) {
+        if matches!(self.lock().phase, Phase::Running) {
             self.group.abort();
         }
-        self.changed.notify_all();
     }
 
     /// The first error of the step is kept; the other replicas are told that this one goes on

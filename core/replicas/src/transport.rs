@@ -42,7 +42,8 @@ pub enum TransportError {
 }
 
 /// How states travel: torchft's `CheckpointTransport`, for bytes. Ranks are those of the quorum, by
-/// which the group was made.
+/// which the group was made. A manager that is shut down waits for what runs here: keep to the
+/// deadline.
 pub trait StateTransport: Send + Sync {
     /// How a state of this rank is to be had, for those that take it; may be empty.
     fn metadata(&self) -> String;
