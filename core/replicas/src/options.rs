@@ -31,8 +31,9 @@ pub struct ManagerOptions {
     /// `http://host:port` of the lighthouse; by default what `TORCHFT_LIGHTHOUSE` says. Only rank 0
     /// of a replica group needs it.
     pub lighthouse: Option<String>,
-    /// `host:port` of the store of the replica group, a `TCPStore`; by default `MASTER_ADDR` and
-    /// `MASTER_PORT`. A replica of one rank that has neither serves a store of its own.
+    /// `host:port` of the store of the replica group, a `TCPStore`, which somebody serves; by default
+    /// rank 0 does at `MASTER_ADDR` and `MASTER_PORT`, unless `TORCHELASTIC_USE_AGENT_STORE` says
+    /// that the launcher does. A replica of one rank that has neither serves a store of its own.
     pub store_address: Option<String>,
     /// What the replica is called; a part that no other start has is appended.
     pub replica_id: String,
@@ -75,6 +76,8 @@ pub struct ManagerOptions {
     pub transport: Option<Arc<dyn StateTransport>>,
     /// What happens if the lighthouse's page ends this replica; by default the process ends with 1.
     pub on_kill: OnKill,
+    /// Whether `store_address` is what the environment says.
+    pub(crate) has_store_of_environment: bool,
 }
 
 impl fmt::Debug for ManagerOptions {
@@ -126,6 +129,7 @@ impl ManagerOptions {
             group: None,
             transport: None,
             on_kill: Arc::new(|_| std::process::exit(1)),
+            has_store_of_environment: false,
         }
     }
 
@@ -175,7 +179,8 @@ impl ManagerOptions {
             Some(either(self.group_world_size, variable::WORLD_SIZE)?.unwrap_or(1));
         if self.store_address.is_none() {
             let address = variable::MASTER_ADDR.text().zip(variable::MASTER_PORT.text());
-            self.store_address = address.map(|(host, port)| match host.contains(':') {
+            self.has_store_of_environment = address.is_some();
+            self.store_address = address.map(|(host, port)| match is_bare_ipv6(&host) {
                 true => format!("[{host}]:{port}"),
                 false => format!("{host}:{port}"),
             });
@@ -237,6 +242,10 @@ impl ManagerOptions {
 /// As long as a call may be said to last; more is a year.
 pub(crate) fn bounded(limit: Duration) -> Duration {
     limit.min(Duration::from_secs(365 * 24 * 3600))
+}
+
+fn is_bare_ipv6(host: &str) -> bool {
+    host.contains(':') && !host.starts_with('[')
 }
 
 fn either(given: Option<u32>, variable: Variable) -> Result<Option<u32>, ManagerError> {

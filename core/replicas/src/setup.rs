@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use polyrank::distributed::create_store_client;
 use polyrank::env::variable;
+use polyrank::rendezvous::rendezvous;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup};
 use polyrank_quorum::{ClientOptions, ManagerClient, ManagerServer};
@@ -71,6 +72,12 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
 
 /// The store of the replica group, and where others find it.
 fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerError> {
+    if let (true, Some(address)) = (options.has_store_of_environment, &options.store_address) {
+        // As all ranks of a launcher meet: who hosts it, and what of it a restart has for itself.
+        let (rank, size) = (Some(options.rank()), Some(options.world_size()));
+        let met = rendezvous("env://", rank, size, options.connect_timeout);
+        return Ok((met.map_err(|cause| no_store(address, cause))?.store, address.clone()));
+    }
     if let Some(address) = &options.store_address {
         let store = create_store_client(address, options.connect_timeout);
         return Ok((store.map_err(|cause| no_store(address, cause))?, address.clone()));
