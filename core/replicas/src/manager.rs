@@ -178,6 +178,7 @@ impl Manager {
     /// times `timeout`. Less ends the replica if its ranks notice a failure at different times.
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
+        shared.unless_own_thread()?;
         if matches!(shared.lock().phase, Phase::Unasked) {
             return Err(ManagerError::Order("call start_quorum before should_commit".to_owned()));
         }

@@ -285,6 +285,7 @@ impl Manager {
 
     /// An error outside a step, of which the others need not know.
     fn in_step(&self) -> Result<(), ManagerError> {
+        self.shared.unless_own_thread()?;
         match self.shared.lock().phase {
             Phase::Unasked => Err(ManagerError::Order(
                 "call start_quorum before the operations of a step".to_owned(),

@@ -19,6 +19,7 @@ const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves the program's quorums until the manager ends.
 pub(crate) fn serve(shared: &Shared) {
+    shared.is_own_thread();
     while let Some(asked) = shared.next_asked() {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(shared, asked)));
         shared.end_quorum(outcome.unwrap_or_else(|_| {
@@ -190,8 +191,8 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
         let during = format!("giving the state of step {step} to {}", to.join(", "));
         shared.unless_torn(&during)?;
         let own = shared.lock().own;
-        let state =
-            shared.registered.save(own).map_err(|why| shared.of_healing(during.clone(), why))?;
+        let state = shared.registered.save(own, deadline);
+        let state = state.map_err(|why| shared.of_healing(during.clone(), why))?;
         let (bytes, began) = (state.len(), Instant::now());
         let sent = shared.transport.send(&place.takers, step, state, deadline);
         sent.map_err(|why| shared.of_healing(during.clone(), why))?;

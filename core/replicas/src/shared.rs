@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use polyrank::{Error, ProcessGroup, Tensor, Work};
 use polyrank_quorum::ManagerClient;
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     state: Mutex<State>,
     changed: Condvar,
+    /// The manager's own.
+    thread: OnceLock<ThreadId>,
 }
 
 impl Shared {
@@ -149,6 +152,7 @@ impl Shared {
             address,
             state,
             changed,
+            thread: OnceLock::new(),
         }
     }
 
@@ -162,8 +166,28 @@ impl Shared {
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no quorum is on its way.
+    /// This thread is the manager's own.
+    pub(crate) fn is_own_thread(&self) {
+        // There is only one.
+        let _ = self.thread.set(thread::current().id());
+    }
+
+    /// An error on the manager's own thread, on which the program's state is saved: it would wait
+    /// for itself.
+    pub(crate) fn unless_own_thread(&self) -> Result<(), ManagerError> {
+        if self.thread.get() != Some(&thread::current().id()) {
+            return Ok(());
+        }
+        let message = "what saves the program's state must not call what waits for the quorum, \
+                       which waits for it";
+        Err(ManagerError::Order(message.to_owned()))
+    }
+
+    /// Waits until no quorum is on its way. On the manager's own thread it is as far as it is.
     pub(crate) fn settled(&self) -> MutexGuard<'_, State> {
+        if self.unless_own_thread().is_err() {
+            return self.lock();
+        }
         self.wait_until(|state| !matches!(state.phase, Phase::Asked(_) | Phase::Running))
     }
 
@@ -182,6 +206,7 @@ impl Shared {
 
     /// A step begins: what was of the one before is forgotten.
     pub(crate) fn ask(&self, asked: Asked) -> Result<(), ManagerError> {
+        self.unless_own_thread()?;
         let mut state = self.settled();
         if state.is_closed {
             return Err(self.closed());
@@ -317,8 +342,9 @@ impl Shared {
     /// Loads the state that has come, if one has. For the program's thread.
     pub(crate) fn load_pending(&self) {
         let Some(Pending { received, before }) = self.lock().pending.take() else { return };
+        let deadline = Instant::now() + self.options.timeout;
         // What the program registered runs here.
-        let loaded = catch_unwind(AssertUnwindSafe(|| self.registered.load(&received)));
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.registered.load(&received, deadline)));
         let loaded = loaded.unwrap_or_else(|_| Err(StateError::new("it has panicked")));
         {
             let mut state = self.lock();

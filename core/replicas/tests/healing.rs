@@ -285,6 +285,42 @@ fn a_panic_of_the_program_s_code_costs_a_step() {
 }
 
 #[test]
+fn a_model_that_stays_locked_costs_a_step_and_its_save_may_ask_the_manager() {
+    let lighthouse = lighthouse(1);
+    let limit = Duration::from_secs(2);
+    let a = Arc::new(Rank::new(options(&lighthouse, "a").timeout(limit), 0, vec![1.0]));
+    let asks = Arc::downgrade(&a);
+    registers(&a.manager, move |_| {
+        let manager = &asks.upgrade().unwrap().manager;
+        assert_eq!((manager.num_participants(), manager.replicas().len()), (1, 2));
+        let error = manager.should_commit(None).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        Ok(())
+    });
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Ok(()));
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| b.step(&[1.0]));
+        let mut error = None;
+        until(|| {
+            a.manager.start_quorum(StartQuorum::default()).unwrap();
+            let guard = a.model.lock().unwrap();
+            let mut one = [1.0];
+            a.manager.allreduce(&mut one, ReduceOp::Avg).unwrap();
+            drop(guard);
+            if !a.manager.should_commit(None).unwrap() {
+                error = a.manager.errored();
+            }
+            error.is_some()
+        });
+        error.unwrap().to_string()
+    });
+    assert!(error.contains("saving \"model\": its mutex stays locked: release it"), "{error}");
+    together(&a, &b, 4);
+}
+
+#[test]
 fn nobody_waits_for_a_state_whose_save_has_panicked() {
     let lighthouse = lighthouse(1);
     let a = Rank::new(options(&lighthouse, "a").use_async_quorum(false), 0, vec![1.0]);
