@@ -8,6 +8,7 @@ use polyrank_quorum::proto::{ManagerQuorumRequest, ManagerQuorumResponse};
 use polyrank_quorum::{ClientOptions, QuorumError};
 
 use crate::error::ManagerError;
+use crate::options::WorldSizeMode;
 use crate::shared::{Asked, Membership, Pending, Shared};
 use crate::state::Received;
 use crate::transport::TransportError;
@@ -152,6 +153,16 @@ impl Place {
         let (rank, size) = match has_taken_before {
             true => (Some(self.rank), self.size),
             false => (self.leading_rank, self.leading_size),
+        };
+        let has_spares = shared.options.world_size_mode == WorldSizeMode::FixedWithSpares;
+        let is_first = found.max_step == 0 && shared.options.init_sync;
+        let rank = match rank {
+            // All but one take a state in this step, and that one, another for each rank of a
+            // replica, must not be a spare: it counts as the first.
+            Some(rank) if has_spares && is_first && !has_taken_before && size > 0 => {
+                Some((rank + size - shared.options.rank() % size) % size)
+            }
+            rank => rank,
         };
         let (participating_rank, participants) = shared.options.participation(rank, size);
         let mut state = shared.lock();

@@ -185,6 +185,25 @@ fn spares_take_the_place_of_who_leaves() {
 }
 
 #[test]
+fn in_the_first_step_with_spares_each_rank_has_one_that_contributes() {
+    let lighthouse = lighthouse(2);
+    let adapt =
+        |_, options: ManagerOptions| options.world_size_mode(WorldSizeMode::FixedWithSpares);
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.commit(&slopes(rank.replica, rank.group_rank, 0));
+        (rank.manager.num_participants(), rank.weights())
+    });
+    for ranks in &all {
+        for (group_rank, (participants, weights)) in ranks.iter().enumerate() {
+            let primary = (group_rank, group_rank as u32);
+            let slopes = slopes(primary.0, primary.1, 0);
+            let sum = first(primary.0, primary.1)[0] + slopes[0];
+            assert_eq!((*participants, weights[0]), (1, sum), "rank {group_rank}");
+        }
+    }
+}
+
+#[test]
 fn too_few_replicas_commit_nothing_until_another_comes() {
     let lighthouse = lighthouse(1);
     let of = |name| options(&lighthouse, name).min_replica_size(2);
