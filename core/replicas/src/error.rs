@@ -119,6 +119,22 @@ pub enum ManagerError {
         /// Why the last was not.
         last: String,
     },
+    /// This replica has failed to take a state so often, each time at the cost of a step of all: it
+    /// asks for no quorum any longer.
+    #[error(
+        "replica {replica}, rank {rank}: {failures} states in a row were not taken, and it stays \
+         out now: end it, and start it anew when this is mended: {last}"
+    )]
+    CannotHeal {
+        /// Which.
+        replica: String,
+        /// The rank in the replica group.
+        rank: u32,
+        /// How often.
+        failures: u32,
+        /// Why the last was not.
+        last: String,
+    },
     /// There are too few replicas to commit a step.
     #[error(
         "replica {replica}: {participants} of at least {min_replica_size} replicas participate \

@@ -137,6 +137,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::Quorum`] if there is none, and the loop calls this again;
     /// [`ManagerError::Connect`] if the manager of the replica group is gone;
+    /// [`ManagerError::CannotHeal`] if this replica could not take a state five times in a row;
     /// [`ManagerError::Closed`].
     pub fn start_quorum(&self, options: StartQuorum) -> Result<(), ManagerError> {
         let StartQuorum { allow_heal, shrink_only, timeout } = options;

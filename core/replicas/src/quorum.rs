@@ -48,6 +48,9 @@ fn run(shared: &Shared, asked: Asked) -> Result<(), ManagerError> {
     if asked.allow_heal
         && let Err(error) = heal(shared, &place, &found)
     {
+        if found.heal && !shared.lock().is_closed {
+            shared.count_unhealed(&error);
+        }
         shared.report(None, error);
     }
     Ok(())

@@ -16,6 +16,9 @@ use crate::rpc::Rpc;
 use crate::state::{Received, Registered, StateError};
 use crate::transport::StateTransport;
 
+/// So many states in a row that were not taken, and a replica stays out: each costs all a step.
+const MOST_UNHEALED: u32 = 5;
+
 /// How far training is; what torchft's `state_dict` has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerState {
@@ -83,6 +86,9 @@ pub(crate) struct State {
     pub(crate) asked_step: i64,
     /// Where this rank was before it took its state, if it has committed no step since.
     pub(crate) healed_from: Option<ManagerState>,
+    /// How many states in a row were not taken.
+    unhealed: u32,
+    last_unhealed: String,
     /// Whether loading a state has failed, so that this rank may have parts of two: until one is
     /// loaded, it commits nothing, and gives nothing away.
     pub(crate) is_torn: bool,
@@ -131,6 +137,8 @@ impl Shared {
             error: None,
             is_healing: false,
             pending: None,
+            unhealed: 0,
+            last_unhealed: String::new(),
             asked_step: 0,
             healed_from: None,
             is_torn: false,
@@ -210,6 +218,14 @@ impl Shared {
         let mut state = self.settled();
         if state.is_closed {
             return Err(self.closed());
+        }
+        if state.unhealed >= MOST_UNHEALED {
+            return Err(ManagerError::CannotHeal {
+                replica: self.replica_id.clone(),
+                rank: self.options.rank(),
+                failures: state.unhealed,
+                last: state.last_unhealed.clone(),
+            });
         }
         // Nobody has loaded it, so this replica is not where it was said to be.
         if let Some(Pending { before, .. }) = state.pending.take() {
@@ -353,12 +369,22 @@ impl Shared {
                 // The next quorum has it take the state again.
                 state.own = before;
             } else {
+                state.unhealed = 0;
                 state.healed_from = Some(before);
             }
         }
         if let Err(why) = loaded {
-            self.report(None, self.of_healing("loading the state of another".to_owned(), why));
+            let error = self.of_healing("loading the state of another".to_owned(), why);
+            self.count_unhealed(&error);
+            self.report(None, error);
         }
+    }
+
+    /// A state was not taken.
+    pub(crate) fn count_unhealed(&self, error: &ManagerError) {
+        let mut state = self.lock();
+        state.unhealed += 1;
+        state.last_unhealed = error.to_string();
     }
 
     /// The ranks of the replica are at different steps: this one has taken a state, and another one

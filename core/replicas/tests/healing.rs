@@ -268,6 +268,38 @@ fn who_has_loaded_half_a_state_commits_nothing_and_gives_nothing() {
 }
 
 #[test]
+fn who_never_takes_a_state_stays_out_and_the_others_go_on() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    registers(&a.manager, |_| Ok(()));
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Err(StateError::new("no room")));
+    let is_out = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        let of_b = scope.spawn(|| {
+            let mut error = None;
+            until(|| {
+                error = b.manager.start_quorum(StartQuorum::default()).err();
+                assert!(error.is_some() || !b.finish(&[1.0]));
+                error.is_some()
+            });
+            drop(b);
+            is_out.store(true, Ordering::SeqCst);
+            error.unwrap()
+        });
+        until(|| {
+            a.step(&[1.0]);
+            is_out.load(Ordering::SeqCst)
+        });
+        of_b.join().unwrap()
+    });
+    assert!(matches!(error, ManagerError::CannotHeal { failures: 5, .. }), "{error:?}");
+    assert!(!error.is_retryable() && error.to_string().contains("no room"), "{error}");
+    a.commit(&[1.0]);
+}
+
+#[test]
 fn a_panic_of_the_program_s_code_costs_a_step() {
     let lighthouse = lighthouse(1);
     let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
