@@ -119,8 +119,9 @@ pub enum ManagerError {
         /// Why the last was not.
         last: String,
     },
-    /// This replica has failed to take a state so often, each time at the cost of a step of all: it
-    /// asks for no quorum any longer.
+    /// This replica has failed to take a state so often, each time at the cost of a step of all, be
+    /// it its own fault or that of who gave it: it asks for no quorum any longer. End it, since
+    /// others wait for a replica that lives.
     #[error(
         "replica {replica}, rank {rank}: {failures} states in a row were not taken, and it stays \
          out now: end it, and start it anew when this is mended: {last}"

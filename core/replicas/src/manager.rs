@@ -335,7 +335,9 @@ impl Manager {
         self.state().batches_committed
     }
 
-    /// How far training is, to be kept with a checkpoint.
+    /// How far training is, to be kept with a checkpoint. Between the quorum and `should_commit` of
+    /// a step in which this replica takes a state, it is that of the state already, which the model
+    /// is not: write checkpoints after `should_commit`.
     #[must_use]
     pub fn state(&self) -> ManagerState {
         self.shared.lock().own
@@ -368,7 +370,8 @@ impl Manager {
     }
 
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica
-    /// group. A second call does nothing.
+    /// group. A second call does nothing. In a replica of several ranks rank 0 goes last: with it
+    /// ends their manager, and an answer that is on its way may be lost.
     ///
     /// # Errors
     /// What the group says of how it was left.

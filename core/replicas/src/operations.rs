@@ -26,8 +26,9 @@ struct Plan {
 }
 
 /// An operation of a step: wait for it, or `.await` it; if it is dropped,
-/// [`Manager::should_commit`] waits for it. It gives the tensors in any case; if it failed, they are what they were when nothing was sent, and nothing defined otherwise, and
-/// [`Manager::should_commit`] says no.
+/// [`Manager::should_commit`] waits for it. It gives the tensors in any case; if it failed, they
+/// are what they were when nothing was sent, and nothing defined otherwise, and that says no. If
+/// this rank contributes nothing, what it gave is overwritten also where nothing could be sent.
 #[must_use = "the operation is not done before it is waited for"]
 pub struct ManagedWork {
     shared: Arc<Shared>,

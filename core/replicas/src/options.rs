@@ -29,11 +29,13 @@ pub enum WorldSizeMode {
 #[non_exhaustive]
 pub struct ManagerOptions {
     /// `http://host:port` of the lighthouse; by default what `TORCHFT_LIGHTHOUSE` says. Only rank 0
-    /// of a replica group needs it.
+    /// of a replica group needs it. One of torchft that is started anew counts its quorums from 0
+    /// again: a step is lost for each number that a replica has had before.
     pub lighthouse: Option<String>,
-    /// `host:port` of the store of the replica group, a `TCPStore`, which somebody serves; by default
-    /// rank 0 does at `MASTER_ADDR` and `MASTER_PORT`, unless `TORCHELASTIC_USE_AGENT_STORE` says
-    /// that the launcher does. A replica of one rank that has neither serves a store of its own.
+    /// `host:port` of the store of the replica group, a `TCPStore`, which somebody serves; by
+    /// default rank 0 does at `MASTER_ADDR` and `MASTER_PORT`, unless
+    /// `TORCHELASTIC_USE_AGENT_STORE` says that the launcher does. A replica of one rank that has
+    /// neither serves a store of its own.
     pub store_address: Option<String>,
     /// What the replica is called; a part that no other start has is appended.
     pub replica_id: String,
@@ -60,13 +62,16 @@ pub struct ManagerOptions {
     pub max_retries: Option<u32>,
     /// How often a quorum that failed is asked for again, before it is an error.
     pub quorum_retries: u32,
-    /// The name or address under which others reach this host; `127.0.0.1` by default.
+    /// The name or address under which others reach this host; `127.0.0.1` by default, which is
+    /// right only if all replicas are on one host.
     pub hostname: String,
     /// The port of the manager; by default what `TORCHFT_MANAGER_PORT` says, or any that is free.
     pub port: Option<u16>,
     /// How often the lighthouse is told that the replica is alive; 100 ms.
     pub heartbeat_interval: Duration,
-    /// What the lighthouse was started with; by default what `POLYRANK_TOKEN` says.
+    /// What the lighthouse was started with; by default what `POLYRANK_TOKEN` says. It travels in
+    /// plain text: to the lighthouse, to the manager that the store of the replica group names,
+    /// and, if a transport needs metadata, to the managers of the quorum.
     pub token: Option<Token>,
     /// What the lighthouse shows of the replica, as JSON; may be empty.
     pub data: String,

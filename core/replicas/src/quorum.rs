@@ -223,8 +223,7 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     let bytes = shared.transport.receive(source, &metadata, step, deadline);
     let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
     tracing::info!("{during}: {} bytes in {:?}", bytes.len(), began.elapsed());
-    let received =
-        Received::new(bytes).map_err(|why| shared.of_healing(during.clone(), why))?;
+    let received = Received::new(bytes).map_err(|why| shared.of_healing(during.clone(), why))?;
     if received.own.step != step {
         let sent = received.own.step;
         let wrong = TransportError::Step { sent, expected: step };

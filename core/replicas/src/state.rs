@@ -27,7 +27,7 @@ impl StateError {
     }
 }
 
-/// What replicas have alike: parameters, the optimizer's memory. Functions of it may ask the manager
+/// What replicas have alike: parameters, the optimizer's memory. Its functions may ask the manager
 /// how far it is, and nothing else of it.
 ///
 /// A lock that they take must not be held while the program waits for the manager: in
@@ -184,11 +184,7 @@ impl Registered {
     }
 
     /// The bytes of all, and of the manager's own state.
-    pub(crate) fn save(
-        &self,
-        own: ManagerState,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn save(&self, own: ManagerState, deadline: Instant) -> Result<Vec<u8>, StateError> {
         let (mut parts, mut bodies) = (Vec::new(), Vec::new());
         for (key, model) in self.all() {
             let of_key = |StateError(why)| StateError(format!("saving {key:?}: {why}"));

@@ -12,7 +12,8 @@ use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
 use polyrank::store::HashStore;
 use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
-    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError, StateTransport, TransportError,
+    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError,
+    StateTransport, TransportError,
 };
 
 /// Runs `body` on the ranks of a group.
