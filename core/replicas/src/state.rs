@@ -195,6 +195,11 @@ impl Registered {
         let ManagerState { step, batches_committed } = own;
         let header = Header { version: VERSION, step, batches_committed, parts };
         let header = serde_json::to_vec(&header).map_err(|why| StateError(why.to_string()))?;
+        if header.len() > MAX_HEADER {
+            let (names, most) = (header.len(), MAX_HEADER);
+            let message = format!("the names of its parts have {names} bytes, of at most {most}");
+            return Err(StateError(message));
+        }
         let sizes = header.len() + bodies.iter().map(Vec::len).sum::<usize>();
         let mut bytes = Vec::with_capacity(8 + sizes);
         bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -299,6 +304,9 @@ mod tests {
         }
         assert!(Received::new([bytes, vec![0]].concat()).is_err());
         assert!(Received::new(vec![255; 100]).is_err());
+        let long = Registered::default();
+        long.add(&"x".repeat(MAX_HEADER), Arc::new(Mutex::new(vec![0_u8]))).unwrap();
+        assert!(long.save(own, now).unwrap_err().to_string().contains("names of its parts"));
     }
 
     #[test]

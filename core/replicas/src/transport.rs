@@ -182,10 +182,13 @@ impl StateTransport for GroupTransport {
         let mut moved = Moved { bytes: 0, all: 0, deadline };
         let header = self.take(vec![0_i64; 2].into(), source, TAGS.0, moved)?;
         let header = header.into_vec::<i64>()?;
-        let (sent, all) = (header[0], header[1].unsigned_abs());
+        let sent = header[0];
         if sent != step {
             return Err(TransportError::Step { sent, expected: step });
         }
+        let all = u64::try_from(header[1]).map_err(|_| {
+            TransportError::Other(format!("the source sent a state of {} bytes", header[1]))
+        })?;
         moved.all = all;
         let mut state = Vec::new();
         while moved.bytes < all {
