@@ -91,6 +91,18 @@ pub enum QuorumError {
     },
 }
 
+/// What a manager says of ranks that call at different steps, besides who is where.
+pub(crate) const DIFFERENT_STEPS: &str = "the ranks of the replica group are at different steps";
+
+impl QuorumError {
+    /// Whether it is because the ranks of the replica group are at different steps, as a manager of
+    /// ours says.
+    #[must_use]
+    pub fn is_of_steps(&self) -> bool {
+        matches!(self, QuorumError::Refused(message) if message.contains(DIFFERENT_STEPS))
+    }
+}
+
 /// A connection to a lighthouse. Clones share it.
 #[derive(Clone, Debug)]
 pub struct LighthouseClient {

@@ -45,7 +45,8 @@ pub enum ManagerError {
         /// Why.
         cause: QuorumError,
     },
-    /// There is no quorum. [`Manager::start_quorum`](crate::Manager::start_quorum) asks again.
+    /// There is no quorum. [`Manager::start_quorum`](crate::Manager::start_quorum) asks again;
+    /// [`ManagerError::is_retryable`] says whether that may help.
     #[error("replica {replica}, rank {rank}: no quorum: {cause}; start_quorum asks again")]
     Quorum {
         /// Who asked.
@@ -118,6 +119,23 @@ pub enum ManagerError {
         /// Why the last was not.
         last: String,
     },
+    /// This replica has failed to take a state so often, each time at the cost of a step of all, be
+    /// it its own fault or that of who gave it: it asks for no quorum any longer. End it, since
+    /// others wait for a replica that lives.
+    #[error(
+        "replica {replica}, rank {rank}: {failures} states in a row were not taken, and it stays \
+         out now: end it, and start it anew when this is mended: {last}"
+    )]
+    CannotHeal {
+        /// Which.
+        replica: String,
+        /// The rank in the replica group.
+        rank: u32,
+        /// How often.
+        failures: u32,
+        /// Why the last was not.
+        last: String,
+    },
     /// There are too few replicas to commit a step.
     #[error(
         "replica {replica}: {participants} of at least {min_replica_size} replicas participate \
@@ -176,14 +194,18 @@ impl ManagerError {
     /// Whether the loop may go on: the next step may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            ManagerError::Quorum { .. }
-                | ManagerError::Group { .. }
-                | ManagerError::Healing { .. }
-                | ManagerError::TooFewReplicas { .. }
-                | ManagerError::Reported(_)
-        )
+        match self {
+            ManagerError::Quorum { cause, .. } => match cause {
+                QuorumError::Denied(_) | QuorumError::Address { .. } => false,
+                QuorumError::Refused(_) => cause.is_of_steps(),
+                _ => true,
+            },
+            ManagerError::Group { .. }
+            | ManagerError::Healing { .. }
+            | ManagerError::TooFewReplicas { .. }
+            | ManagerError::Reported(_) => true,
+            _ => false,
+        }
     }
 }
 

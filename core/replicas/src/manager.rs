@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use polyrank::ProcessGroup;
 
+use crate::average;
 use crate::error::ManagerError;
-use crate::options::ManagerOptions;
+use crate::options::{ManagerOptions, bounded};
 use crate::quorum;
 use crate::rpc::Rpc;
 use crate::setup::{self, Held};
@@ -136,11 +137,12 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::Quorum`] if there is none, and the loop calls this again;
     /// [`ManagerError::Connect`] if the manager of the replica group is gone;
+    /// [`ManagerError::CannotHeal`] if this replica could not take a state five times in a row;
     /// [`ManagerError::Closed`].
     pub fn start_quorum(&self, options: StartQuorum) -> Result<(), ManagerError> {
         let StartQuorum { allow_heal, shrink_only, timeout } = options;
         let shared = &self.shared;
-        let timeout = timeout.unwrap_or(shared.options.quorum_timeout);
+        let timeout = timeout.map_or(shared.options.quorum_timeout, bounded);
         shared.ask(Asked { allow_heal, shrink_only, timeout })?;
         if shared.options.use_async_quorum {
             return Ok(());
@@ -171,10 +173,13 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::TooManyFailures`] beyond `max_retries`; [`ManagerError::Vote`] if the vote
-    /// has no result after `timeout` (`timeout` of the options by default), and then the replica
-    /// must be started anew.
+    /// of several ranks has no result after `timeout`, and then the replica must be started anew.
+    /// By default that is as long as a rank may need for its quorum, the group, a state and an
+    /// operation that fails: `quorum_timeout` (once more for each of `quorum_retries`), and three
+    /// times `timeout`. Less ends the replica if its ranks notice a failure at different times.
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
+        shared.unless_own_thread()?;
         if matches!(shared.lock().phase, Phase::Unasked) {
             return Err(ManagerError::Order("call start_quorum before should_commit".to_owned()));
         }
@@ -183,19 +188,31 @@ impl Manager {
         }
         self.settle_works();
         shared.load_pending();
+        if let Err(error) = shared.unless_torn("committing a step") {
+            shared.report(None, error);
+        }
         let (step, wanted) = self.wish();
         let is_committed = self.vote(step, wanted, timeout);
         shared.transport.disallow();
         let is_committed = is_committed?;
-        let state = &mut *shared.lock();
+        let mut state = shared.lock();
         state.phase = Phase::Unasked;
         if is_committed {
-            state.own.step += 1;
-            state.own.batches_committed += i64::from(state.membership.participants);
+            // What another replica says of how far it is may be any number.
+            state.own.step = state.own.step.saturating_add(1);
+            let batches = i64::from(state.membership.participants);
+            state.own.batches_committed = state.own.batches_committed.saturating_add(batches);
             state.commit_failures = 0;
+            state.healed_from = None;
             return Ok(true);
         }
-        self.count_failure(state)?;
+        self.count_failure(&mut state)?;
+        let are_too_few = matches!(state.error, Some(ManagerError::TooFewReplicas { .. }));
+        drop(state);
+        if are_too_few {
+            // Others come by and by. Who ends it meanwhile is told so by the next call.
+            drop(quorum::pause(shared));
+        }
         Ok(false)
     }
 
@@ -214,7 +231,7 @@ impl Manager {
             // Nobody else votes, and no answer can be lost.
             return Ok(wanted);
         }
-        let limit = timeout.unwrap_or(shared.options.timeout);
+        let limit = timeout.map_or_else(|| shared.options.step_limit(), bounded);
         let (client, rank) = (shared.client.clone(), shared.options.rank());
         let vote = async move { client.should_commit(i64::from(rank), step, wanted, limit).await };
         let vote = shared.rpc.run(vote).ok_or_else(|| shared.closed())?;
@@ -228,6 +245,14 @@ impl Manager {
         for work in works {
             if let Err(cause) = work.wait(None) {
                 self.shared.report(None, self.shared.of_group(work.name(), cause));
+            }
+        }
+        let undivided = std::mem::take(&mut self.shared.lock().undivided);
+        for (work, tensors, by) in undivided {
+            // One that failed is reported above.
+            if work.wait(None).is_ok() {
+                drop(work.into_result());
+                tensors.iter().for_each(|tensor| average::divide(tensor, by));
             }
         }
     }
@@ -246,7 +271,8 @@ impl Manager {
             tracing::warn!("step {}: {error}", state.own.step);
             state.error = Some(error);
         }
-        (state.own.step, state.error.is_none())
+        // Not that of a state that it took: another rank of the replica may have failed to.
+        (state.asked_step, state.error.is_none())
     }
 
     fn count_failure(&self, state: &mut State) -> Result<(), ManagerError> {
@@ -265,7 +291,7 @@ impl Manager {
     }
 
     /// The step cannot be committed: what the program noticed by itself. The other replicas do not
-    /// wait for this one.
+    /// wait for this one. Between two steps it is only logged.
     pub fn report_error(&self, error: impl fmt::Display) {
         self.shared.report(None, ManagerError::Reported(error.to_string()));
     }
@@ -309,15 +335,20 @@ impl Manager {
         self.state().batches_committed
     }
 
-    /// How far training is, to be kept with a checkpoint.
+    /// How far training is, to be kept with a checkpoint. Between the quorum and `should_commit` of
+    /// a step in which this replica takes a state, it is that of the state already, which the model
+    /// is not: write checkpoints after `should_commit`.
     #[must_use]
     pub fn state(&self) -> ManagerState {
         self.shared.lock().own
     }
 
-    /// Goes on from there. For a program that has read its checkpoint, before the first quorum.
-    pub fn load_state(&self, state: ManagerState) {
-        self.shared.settled().own = state;
+    /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
+    /// after a state could not be loaded: this rank has the whole of one then.
+    pub fn load_state(&self, own: ManagerState) {
+        let mut state = self.shared.settled();
+        state.own = own;
+        state.is_torn = false;
     }
 
     /// What the replica is called, with what was appended.
@@ -339,7 +370,8 @@ impl Manager {
     }
 
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica
-    /// group. A second call does nothing.
+    /// group. A second call does nothing. In a replica of several ranks rank 0 goes last: with it
+    /// ends their manager, and an answer that is on its way may be lost.
     ///
     /// # Errors
     /// What the group says of how it was left.
@@ -351,8 +383,19 @@ impl Manager {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         self.shared.close();
+        while !thread.is_finished() {
+            // It may have begun to make the group just now.
+            self.shared.abort_running();
+            thread::sleep(Duration::from_millis(5));
+        }
         // A panic has been printed by the thread itself.
         drop(thread.join());
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (1, Some(held)) = (self.shared.options.world_size(), &mut held) {
+            // As long as it says that this replica is alive, the others wait for it, and leaving
+            // the group waits for them. Other ranks of this replica may need it yet.
+            held.server = None;
+        }
         let group = &self.shared.group;
         let is_ours = self.shared.options.group.is_none();
         let ended = if is_ours && is_orderly && group.size() > 0 && !group.is_broken() {
@@ -363,7 +406,7 @@ impl Manager {
             }
             Ok(())
         };
-        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(held);
         ended
     }
 }

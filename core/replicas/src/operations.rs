@@ -12,7 +12,7 @@ use polyrank::{DType, Device, Element, Error, OwnedBuffers, ProcessGroup, Reduce
 use crate::average;
 use crate::error::ManagerError;
 use crate::manager::Manager;
-use crate::shared::Shared;
+use crate::shared::{Phase, Shared};
 
 /// How an operation is run in this step.
 struct Plan {
@@ -25,9 +25,10 @@ struct Plan {
     is_neutral: bool,
 }
 
-/// An operation of a step: wait for it, or `.await` it. It gives the tensors in any case; if it
-/// failed, they are what they were when nothing was sent, and nothing defined otherwise, and
-/// [`Manager::should_commit`] says no.
+/// An operation of a step: wait for it, or `.await` it; if it is dropped,
+/// [`Manager::should_commit`] waits for it. It gives the tensors in any case; if it failed, they
+/// are what they were when nothing was sent, and nothing defined otherwise, and that says no. If
+/// this rank contributes nothing, what it gave is overwritten also where nothing could be sent.
 #[must_use = "the operation is not done before it is waited for"]
 pub struct ManagedWork {
     shared: Arc<Shared>,
@@ -82,6 +83,17 @@ impl ManagedWork {
     }
 }
 
+impl Drop for ManagedWork {
+    fn drop(&mut self) {
+        let (Some(work), Some(by)) = (self.work.take(), self.divisor) else { return };
+        let mut state = self.shared.lock();
+        if state.turn == self.turn {
+            // The program may have other views of what is a sum now.
+            state.undivided.push((work, std::mem::take(&mut self.tensors), by));
+        }
+    }
+}
+
 impl Future for ManagedWork {
     type Output = Vec<Tensor>;
 
@@ -106,7 +118,8 @@ impl Manager {
     /// # Errors
     /// None of the group or the network: those are kept for [`Manager::should_commit`]. What is
     /// wrong with the call itself, in each step alike: [`ManagerError::AverageOfIntegers`],
-    /// [`ManagerError::Call`]. The step is not committed then, either.
+    /// [`ManagerError::Call`]. The step is not committed then, either. [`ManagerError::Order`]
+    /// outside a step.
     pub fn allreduce<T: Element>(
         &self,
         elements: &mut [T],
@@ -171,7 +184,7 @@ impl Manager {
         &self,
         begin: impl FnOnce(&ProcessGroup) -> polyrank::Result<Work>,
     ) -> Result<ManagedWork, ManagerError> {
-        let Some((turn, ..)) = self.ready() else { return Ok(self.nothing(0, Vec::new())) };
+        let Some((turn, ..)) = self.ready()? else { return Ok(self.nothing(0, Vec::new())) };
         match begin(&self.shared.group) {
             Ok(work) => {
                 let tensors = work.result();
@@ -223,6 +236,7 @@ impl Manager {
 
     /// How this step reduces tensors of these kinds; none if it is lost already.
     fn plan(&self, op: ReduceOp, kinds: &[(DType, Device)]) -> Result<Option<Plan>, ManagerError> {
+        self.in_step()?;
         let indivisible = kinds.iter().find(|(dtype, _)| !average::is_divisible(*dtype));
         if let (ReduceOp::Avg, Some((dtype, _))) = (op, indivisible) {
             return self.refuse(ManagerError::AverageOfIntegers { dtype: dtype.name() });
@@ -237,7 +251,7 @@ impl Manager {
             return self
                 .refuse(ManagerError::Call(Box::new(Error::Unsupported { who, operation })));
         }
-        let Some((turn, is_participating, participants)) = self.ready() else { return Ok(None) };
+        let Some((turn, is_participating, participants)) = self.ready()? else { return Ok(None) };
         // The group divides by as many as it has.
         let is_exact = participants == self.shared.group.size();
         let divides = op == ReduceOp::Avg && !is_exact;
@@ -256,17 +270,29 @@ impl Manager {
     }
 
     /// The step, whether this rank participates, and how many do; none if the step is lost.
-    fn ready(&self) -> Option<(u64, bool, u32)> {
+    fn ready(&self) -> Result<Option<(u64, bool, u32)>, ManagerError> {
+        self.in_step()?;
         if self.shared.lock().error.is_some() {
-            return None;
+            return Ok(None);
         }
         if let Err(error) = self.shared.wait_quorum() {
             self.shared.report(None, error);
-            return None;
+            return Ok(None);
         }
         let state = self.shared.lock();
         let ready = (state.turn, state.is_participating(), state.membership.participants);
-        state.error.is_none().then_some(ready)
+        Ok(state.error.is_none().then_some(ready))
+    }
+
+    /// An error outside a step, of which the others need not know.
+    fn in_step(&self) -> Result<(), ManagerError> {
+        self.shared.unless_own_thread()?;
+        match self.shared.lock().phase {
+            Phase::Unasked => Err(ManagerError::Order(
+                "call start_quorum before the operations of a step".to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The call is wrong: nothing is sent, and the step is not committed.

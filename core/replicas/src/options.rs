@@ -29,10 +29,13 @@ pub enum WorldSizeMode {
 #[non_exhaustive]
 pub struct ManagerOptions {
     /// `http://host:port` of the lighthouse; by default what `TORCHFT_LIGHTHOUSE` says. Only rank 0
-    /// of a replica group needs it.
+    /// of a replica group needs it. One of torchft that is started anew counts its quorums from 0
+    /// again: a step is lost for each number that a replica has had before.
     pub lighthouse: Option<String>,
-    /// `host:port` of the store of the replica group, a `TCPStore`; by default `MASTER_ADDR` and
-    /// `MASTER_PORT`. A replica of one rank that has neither serves a store of its own.
+    /// `host:port` of the store of the replica group, a `TCPStore`, which somebody serves; by
+    /// default rank 0 does at `MASTER_ADDR` and `MASTER_PORT`, unless
+    /// `TORCHELASTIC_USE_AGENT_STORE` says that the launcher does. A replica of one rank that has
+    /// neither serves a store of its own.
     pub store_address: Option<String>,
     /// What the replica is called; a part that no other start has is appended.
     pub replica_id: String,
@@ -42,7 +45,7 @@ pub struct ManagerOptions {
     pub group_world_size: Option<u32>,
     /// Fewer replicas commit nothing.
     pub min_replica_size: u32,
-    /// Limit of operations, of votes, and of a state's way; 60 s.
+    /// Limit of an operation, of making the group, and of a state's way; 60 s.
     pub timeout: Duration,
     /// How long a quorum is waited for; 60 s.
     pub quorum_timeout: Duration,
@@ -59,13 +62,16 @@ pub struct ManagerOptions {
     pub max_retries: Option<u32>,
     /// How often a quorum that failed is asked for again, before it is an error.
     pub quorum_retries: u32,
-    /// The name or address under which others reach this host; `127.0.0.1` by default.
+    /// The name or address under which others reach this host; `127.0.0.1` by default, which is
+    /// right only if all replicas are on one host.
     pub hostname: String,
     /// The port of the manager; by default what `TORCHFT_MANAGER_PORT` says, or any that is free.
     pub port: Option<u16>,
     /// How often the lighthouse is told that the replica is alive; 100 ms.
     pub heartbeat_interval: Duration,
-    /// What the lighthouse was started with; by default what `POLYRANK_TOKEN` says.
+    /// What the lighthouse was started with; by default what `POLYRANK_TOKEN` says. It travels in
+    /// plain text: to the lighthouse, to the manager that the store of the replica group names,
+    /// and, if a transport needs metadata, to the managers of the quorum.
     pub token: Option<Token>,
     /// What the lighthouse shows of the replica, as JSON; may be empty.
     pub data: String,
@@ -75,6 +81,8 @@ pub struct ManagerOptions {
     pub transport: Option<Arc<dyn StateTransport>>,
     /// What happens if the lighthouse's page ends this replica; by default the process ends with 1.
     pub on_kill: OnKill,
+    /// Whether `store_address` is what the environment says.
+    pub(crate) has_store_of_environment: bool,
 }
 
 impl fmt::Debug for ManagerOptions {
@@ -126,6 +134,7 @@ impl ManagerOptions {
             group: None,
             transport: None,
             on_kill: Arc::new(|_| std::process::exit(1)),
+            has_store_of_environment: false,
         }
     }
 
@@ -175,7 +184,8 @@ impl ManagerOptions {
             Some(either(self.group_world_size, variable::WORLD_SIZE)?.unwrap_or(1));
         if self.store_address.is_none() {
             let address = variable::MASTER_ADDR.text().zip(variable::MASTER_PORT.text());
-            self.store_address = address.map(|(host, port)| match host.contains(':') {
+            self.has_store_of_environment = address.is_some();
+            self.store_address = address.map(|(host, port)| match is_bare_ipv6(&host) {
                 true => format!("[{host}]:{port}"),
                 false => format!("{host}:{port}"),
             });
@@ -185,6 +195,9 @@ impl ManagerOptions {
             let name = variable::POLYRANK_TOKEN;
             let token = token.map_err(|why| ManagerError::Option(format!("{name}: {why}")))?;
             self.token = Some(token);
+        }
+        for limit in [&mut self.timeout, &mut self.quorum_timeout, &mut self.connect_timeout] {
+            *limit = bounded(*limit);
         }
         self.check()?;
         Ok(self)
@@ -213,6 +226,13 @@ impl ManagerOptions {
         Err(ManagerError::Option(message))
     }
 
+    /// How long a rank may need from `start_quorum` to its vote, besides what it computes: it may
+    /// be alone in noticing late that a replica is gone.
+    pub(crate) fn step_limit(&self) -> Duration {
+        let quorums = self.quorum_timeout.saturating_mul(self.quorum_retries.saturating_add(1));
+        bounded(quorums.saturating_add(self.timeout.saturating_mul(3)))
+    }
+
     /// The rank in the replica group, once it is known.
     pub(crate) fn rank(&self) -> u32 {
         self.group_rank.unwrap_or(0)
@@ -222,6 +242,15 @@ impl ManagerOptions {
     pub(crate) fn world_size(&self) -> u32 {
         self.group_world_size.unwrap_or(1)
     }
+}
+
+/// As long as a call may be said to last; more is a year.
+pub(crate) fn bounded(limit: Duration) -> Duration {
+    limit.min(Duration::from_secs(365 * 24 * 3600))
+}
+
+fn is_bare_ipv6(host: &str) -> bool {
+    host.contains(':') && !host.starts_with('[')
 }
 
 fn either(given: Option<u32>, variable: Variable) -> Result<Option<u32>, ManagerError> {

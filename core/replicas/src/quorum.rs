@@ -8,22 +8,28 @@ use polyrank_quorum::proto::{ManagerQuorumRequest, ManagerQuorumResponse};
 use polyrank_quorum::{ClientOptions, QuorumError};
 
 use crate::error::ManagerError;
+use crate::options::WorldSizeMode;
 use crate::shared::{Asked, Membership, Pending, Shared};
 use crate::state::Received;
+use crate::transport::TransportError;
 
-/// Between two calls for a quorum that failed.
+/// Between two calls for a quorum that failed, or had too few replicas.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a manager that was there may take to be reached.
 const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves the program's quorums until the manager ends.
 pub(crate) fn serve(shared: &Shared) {
+    shared.is_own_thread();
     while let Some(asked) = shared.next_asked() {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(shared, asked)));
         shared.end_quorum(outcome.unwrap_or_else(|_| {
             // What the program registered runs here; the panic hook has told of it.
             let message = "what saves the program's state has panicked";
-            Err(ManagerError::Reported(message.to_owned()))
+            let error = ManagerError::Reported(message.to_owned());
+            // Who takes the state would wait for it.
+            shared.report(None, error.clone());
+            Err(error)
         }));
     }
 }
@@ -32,6 +38,9 @@ fn run(shared: &Shared, asked: Asked) -> Result<(), ManagerError> {
     let found = ask(shared, asked)?;
     let place = Place::new(shared, &found)?;
     let is_new = place.enter(shared, asked, &found);
+    if shared.lock().is_closed {
+        return Err(shared.closed());
+    }
     if is_new && let Err(error) = configure(shared, &place, &found) {
         shared.report(None, error);
         return Ok(());
@@ -39,6 +48,9 @@ fn run(shared: &Shared, asked: Asked) -> Result<(), ManagerError> {
     if asked.allow_heal
         && let Err(error) = heal(shared, &place, &found)
     {
+        if found.heal && !shared.lock().is_closed {
+            shared.count_unhealed(&error);
+        }
         shared.report(None, error);
     }
     Ok(())
@@ -66,20 +78,30 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
             Ok(found) => return Ok(found),
             Err(cause) => cause,
         };
+        let is_of_steps = cause.is_of_steps();
+        if is_of_steps {
+            shared.take_again();
+        }
         if matches!(cause, QuorumError::Lost { .. }) {
             // Was it the lighthouse, or the manager that asks it?
             reach_manager(shared)?;
         }
         let (replica, rank) = (shared.replica_id.clone(), shared.options.rank());
         let error = ManagerError::Quorum { replica, rank, cause };
-        if tries_left == 0 {
+        // Also if it is over: the program asks anew at once.
+        pause(shared)?;
+        if tries_left == 0 || is_of_steps || !error.is_retryable() {
             return Err(error);
         }
         tries_left -= 1;
         tracing::warn!("{error}: tried again, {tries_left} times more");
-        let pause = async { tokio::time::sleep(PAUSE).await };
-        shared.rpc.run(pause).ok_or_else(|| shared.closed())?;
     }
+}
+
+/// Waits a little before what has failed is tried again.
+pub(crate) fn pause(shared: &Shared) -> Result<(), ManagerError> {
+    let pause = async { tokio::time::sleep(PAUSE).await };
+    shared.rpc.run(pause).ok_or_else(|| shared.closed())
 }
 
 /// Sees that the manager of the replica group is there still.
@@ -135,11 +157,22 @@ impl Place {
             true => (Some(self.rank), self.size),
             false => (self.leading_rank, self.leading_size),
         };
+        let has_spares = shared.options.world_size_mode == WorldSizeMode::FixedWithSpares;
+        let is_first = found.max_step == 0 && shared.options.init_sync;
+        let rank = match rank {
+            // All but one take a state in this step, and that one, another for each rank of a
+            // replica, must not be a spare: it counts as the first.
+            Some(rank) if has_spares && is_first && !has_taken_before && size > 0 => {
+                Some((rank + size - shared.options.rank() % size) % size)
+            }
+            rank => rank,
+        };
         let (participating_rank, participants) = shared.options.participation(rank, size);
         let mut state = shared.lock();
         let replicas = found.replica_ids.clone();
+        let quorum = (found.quorum_id, replicas.clone());
         state.membership = Membership { participating_rank, participants, replicas };
-        state.quorum_id.replace(found.quorum_id) != Some(found.quorum_id)
+        state.quorum.replace(quorum.clone()) != Some(quorum)
     }
 }
 
@@ -170,9 +203,10 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     if !place.takers.is_empty() {
         let to: Vec<&str> = place.takers.iter().map(|rank| name(found, *rank)).collect();
         let during = format!("giving the state of step {step} to {}", to.join(", "));
+        shared.unless_torn(&during)?;
         let own = shared.lock().own;
-        let state =
-            shared.registered.save(own).map_err(|why| shared.of_healing(during.clone(), why))?;
+        let state = shared.registered.save(own, deadline);
+        let state = state.map_err(|why| shared.of_healing(during.clone(), why))?;
         let (bytes, began) = (state.len(), Instant::now());
         let sent = shared.transport.send(&place.takers, step, state, deadline);
         sent.map_err(|why| shared.of_healing(during.clone(), why))?;
@@ -181,15 +215,22 @@ fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result
     let Some(source) = place.source.filter(|_| found.heal) else { return Ok(()) };
     shared.lock().is_healing = true;
     let during = format!("taking the state of step {step} from {}", name(found, source));
-    let metadata = metadata(shared, &during, found)?;
+    let metadata = match shared.transport.needs_metadata() {
+        true => metadata(shared, &during, found, deadline)?,
+        false => String::new(),
+    };
     let began = Instant::now();
     let bytes = shared.transport.receive(source, &metadata, step, deadline);
     let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
     tracing::info!("{during}: {} bytes in {:?}", bytes.len(), began.elapsed());
-    let received = Received::new(bytes).map_err(|why| shared.of_healing(during, why))?;
+    let received = Received::new(bytes).map_err(|why| shared.of_healing(during.clone(), why))?;
+    if received.own.step != step {
+        let sent = received.own.step;
+        let wrong = TransportError::Step { sent, expected: step };
+        return Err(shared.of_healing(during, wrong));
+    }
     let mut state = shared.lock();
     let before = std::mem::replace(&mut state.own, received.own);
-    state.own.step = step;
     state.pending = Some(Pending { received, before });
     Ok(())
 }
@@ -199,15 +240,18 @@ fn metadata(
     shared: &Shared,
     during: &str,
     found: &ManagerQuorumResponse,
+    deadline: Instant,
 ) -> Result<String, ManagerError> {
+    let left = deadline.saturating_duration_since(Instant::now());
     let options = ClientOptions {
-        connect_timeout: shared.options.connect_timeout,
+        connect_timeout: shared.options.connect_timeout.min(left),
         token: shared.options.token.clone(),
     };
     let failed = |why: QuorumError| shared.of_healing(during.to_owned(), why);
     let connected = shared.rpc.connect(&found.recover_src_manager_address, options);
     let client = connected.ok_or_else(|| shared.closed())?.map_err(failed)?;
-    let (rank, limit) = (i64::from(shared.options.rank()), shared.options.timeout);
+    let rank = i64::from(shared.options.rank());
+    let limit = deadline.saturating_duration_since(Instant::now());
     let call = async move { client.checkpoint_metadata(rank, limit).await };
     shared.rpc.run(call).ok_or_else(|| shared.closed())?.map_err(failed)
 }

@@ -1,11 +1,12 @@
 //! How the ranks of a replica group find one another: rank 0 starts the manager of the group, and
 //! puts where it is into the group's store.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use polyrank::distributed::create_store_client;
 use polyrank::env::variable;
+use polyrank::rendezvous::rendezvous;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup};
 use polyrank_quorum::{ClientOptions, ManagerClient, ManagerServer};
@@ -31,7 +32,7 @@ pub(crate) struct Found {
 /// What serves others as long as the manager is there.
 pub(crate) struct Held {
     /// Of rank 0. It goes first: what it says of the store is right until it ends.
-    _server: Option<ManagerServer>,
+    pub(crate) server: Option<ManagerServer>,
     _store: Arc<dyn Store>,
 }
 
@@ -65,17 +66,23 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
             made.map_err(|cause| ManagerError::Call(Box::new(cause)))?
         }
     };
-    let held = Held { _server: server, _store: store };
+    let held = Held { server, _store: store };
     Ok(Found { replica_id, client, address: manager, group, held })
 }
 
 /// The store of the replica group, and where others find it.
 fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerError> {
+    if let (true, Some(address)) = (options.has_store_of_environment, &options.store_address) {
+        // As all ranks of a launcher meet: who hosts it, and what of it a restart has for itself.
+        let (rank, size) = (Some(options.rank()), Some(options.world_size()));
+        let met = rendezvous("env://", rank, size, options.connect_timeout);
+        return Ok((met.map_err(|cause| no_store(address, cause))?.store, address.clone()));
+    }
     if let Some(address) = &options.store_address {
         let store = create_store_client(address, options.connect_timeout);
         return Ok((store.map_err(|cause| no_store(address, cause))?, address.clone()));
     }
-    let host = &options.hostname;
+    let host = bare(&options.hostname);
     let serve = TcpStoreOptions::new(host, 0).is_master(true).wait_for_workers(false);
     let store = TcpStore::new(serve.timeout(options.connect_timeout));
     let store = store.map_err(|cause| no_store(host, cause))?;
@@ -94,11 +101,20 @@ fn serve(
 ) -> Result<ManagerServer, ManagerError> {
     let replica_id = unique(&options.replica_id)?;
     let is_local = is_loopback(&options.hostname);
-    let ip = match options.hostname.parse::<IpAddr>() {
+    let ip = match bare(&options.hostname).parse::<IpAddr>() {
         Ok(ip) if is_local => ip,
         _ if is_local => Ipv4Addr::LOCALHOST.into(),
-        _ => Ipv6Addr::UNSPECIFIED.into(),
+        Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        _ => any_address(),
     };
+    if is_local && options.lighthouse.as_deref().is_some_and(is_elsewhere) {
+        tracing::warn!(
+            "the lighthouse is not at a loopback address, and this replica says that it is at {}: \
+             replicas of other hosts do not find it there; set hostname to the name or address of \
+             this host",
+            options.hostname
+        );
+    }
     let server = polyrank_quorum::ManagerOptions {
         bind: SocketAddr::new(ip, options.port.unwrap_or(0)),
         hostname: options.hostname.clone(),
@@ -130,7 +146,32 @@ fn no_store(address: &str, cause: Error) -> ManagerError {
     ManagerError::Store { address: address.to_owned(), cause: Box::new(cause) }
 }
 
+/// All addresses of this host at which those come that know an address of IPv4, or its name.
+fn any_address() -> IpAddr {
+    // There those of IPv6 are others, and in some places there are none.
+    let serves_both =
+        !cfg!(windows) && UdpSocket::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).is_ok();
+    match serves_both {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Whether a URL names another address than a loopback one. A name may be that of this host.
+fn is_elsewhere(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    !host.is_empty() && !is_loopback(host)
+}
+
+/// A host without the brackets that an address of IPv6 has in URLs.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host)
+}
+
 fn is_loopback(host: &str) -> bool {
+    let host = bare(host);
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback())
 }
@@ -147,4 +188,20 @@ fn unique(replica_id: &str) -> Result<String, ManagerError> {
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     let uuid = parts.join("-");
     Ok(if replica_id.is_empty() { uuid } else { format!("{replica_id}:{uuid}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_at_this_host_is_told_from_what_is_elsewhere() {
+        for here in ["http://127.0.0.1:29510", "localhost:1", "http://[::1]:29510/", "127.0.0.9"] {
+            assert!(!is_elsewhere(here), "{here}");
+        }
+        for there in ["http://10.0.0.1:29510", "http://head:29510", "[fd00::1]:1", "head"] {
+            assert!(is_elsewhere(there), "{there}");
+        }
+        assert!(is_loopback("[::1]") && is_loopback("::ffff:127.0.0.1") && !is_loopback("[::]"));
+    }
 }

@@ -2,17 +2,22 @@
 //! quorum.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
-use polyrank::{Error, ProcessGroup, Work};
+use polyrank::{Error, ProcessGroup, Tensor, Work};
 use polyrank_quorum::ManagerClient;
 
 use crate::error::{HealingError, ManagerError};
 use crate::options::{ManagerOptions, WorldSizeMode};
 use crate::rpc::Rpc;
-use crate::state::{Received, Registered};
+use crate::state::{Received, Registered, StateError};
 use crate::transport::StateTransport;
+
+/// So many states in a row that were not taken, and a replica stays out: each costs all a step.
+const MOST_UNHEALED: u32 = 5;
 
 /// How far training is; what torchft's `state_dict` has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,14 +74,30 @@ pub(crate) struct State {
     pub(crate) turn: u64,
     pub(crate) own: ManagerState,
     pub(crate) commit_failures: i64,
-    pub(crate) quorum_id: Option<i64>,
+    /// That of which the group was made last. Numbers alone come again if the lighthouse begins
+    /// anew, as torchft's does at 0.
+    pub(crate) quorum: Option<(i64, Vec<String>)>,
     pub(crate) phase: Phase,
     pub(crate) membership: Membership,
     pub(crate) error: Option<ManagerError>,
     pub(crate) is_healing: bool,
     pub(crate) pending: Option<Pending>,
+    /// The step of the quorum that was asked for, at which all ranks of the replica were.
+    pub(crate) asked_step: i64,
+    /// Where this rank was before it took its state, if it has committed no step since.
+    pub(crate) healed_from: Option<ManagerState>,
+    /// How many states in a row were not taken.
+    unhealed: u32,
+    last_unhealed: String,
+    /// Whether loading a state has failed, so that this rank may have parts of two: until one is
+    /// loaded, it commits nothing, and gives nothing away.
+    pub(crate) is_torn: bool,
     /// Operations of this step, which the vote waits for.
     pub(crate) works: VecDeque<Work>,
+    /// Sums that are to be divided by this, of operations that the program has dropped.
+    pub(crate) undivided: Vec<(Work, Vec<Tensor>, u32)>,
+    /// How many threads revoke the group of this step just now.
+    revoking: u32,
     pub(crate) is_closed: bool,
 }
 
@@ -94,6 +115,8 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     state: Mutex<State>,
     changed: Condvar,
+    /// The manager's own.
+    thread: OnceLock<ThreadId>,
 }
 
 impl Shared {
@@ -108,13 +131,20 @@ impl Shared {
             turn: 0,
             own: ManagerState::default(),
             commit_failures: 0,
-            quorum_id: None,
+            quorum: None,
             phase: Phase::Unasked,
             membership: Membership::default(),
             error: None,
             is_healing: false,
             pending: None,
+            unhealed: 0,
+            last_unhealed: String::new(),
+            asked_step: 0,
+            healed_from: None,
+            is_torn: false,
             works: VecDeque::new(),
+            undivided: Vec::new(),
+            revoking: 0,
             is_closed: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -130,6 +160,7 @@ impl Shared {
             address,
             state,
             changed,
+            thread: OnceLock::new(),
         }
     }
 
@@ -143,8 +174,28 @@ impl Shared {
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no quorum is on its way.
+    /// This thread is the manager's own.
+    pub(crate) fn is_own_thread(&self) {
+        // There is only one.
+        let _ = self.thread.set(thread::current().id());
+    }
+
+    /// An error on the manager's own thread, on which the program's state is saved: it would wait
+    /// for itself.
+    pub(crate) fn unless_own_thread(&self) -> Result<(), ManagerError> {
+        if self.thread.get() != Some(&thread::current().id()) {
+            return Ok(());
+        }
+        let message = "what saves the program's state must not call what waits for the quorum, \
+                       which waits for it";
+        Err(ManagerError::Order(message.to_owned()))
+    }
+
+    /// Waits until no quorum is on its way. On the manager's own thread it is as far as it is.
     pub(crate) fn settled(&self) -> MutexGuard<'_, State> {
+        if self.unless_own_thread().is_err() {
+            return self.lock();
+        }
         self.wait_until(|state| !matches!(state.phase, Phase::Asked(_) | Phase::Running))
     }
 
@@ -163,18 +214,29 @@ impl Shared {
 
     /// A step begins: what was of the one before is forgotten.
     pub(crate) fn ask(&self, asked: Asked) -> Result<(), ManagerError> {
+        self.unless_own_thread()?;
         let mut state = self.settled();
         if state.is_closed {
             return Err(self.closed());
+        }
+        if state.unhealed >= MOST_UNHEALED {
+            return Err(ManagerError::CannotHeal {
+                replica: self.replica_id.clone(),
+                rank: self.options.rank(),
+                failures: state.unhealed,
+                last: state.last_unhealed.clone(),
+            });
         }
         // Nobody has loaded it, so this replica is not where it was said to be.
         if let Some(Pending { before, .. }) = state.pending.take() {
             state.own = before;
         }
         state.turn += 1;
+        state.asked_step = state.own.step;
         state.error = None;
         state.is_healing = false;
         state.works.clear();
+        state.undivided.clear();
         state.phase = Phase::Asked(asked);
         drop(state);
         self.changed.notify_all();
@@ -183,8 +245,10 @@ impl Shared {
 
     /// The next quorum that is to be asked for; none when the manager ends. For its thread.
     pub(crate) fn next_asked(&self) -> Option<Asked> {
-        let mut state =
-            self.wait_until(|state| state.is_closed || matches!(state.phase, Phase::Asked(_)));
+        let mut state = self.wait_until(|state| {
+            // Who revokes a group means that of the step before.
+            state.is_closed || matches!(state.phase, Phase::Asked(_)) && state.revoking == 0
+        });
         let Phase::Asked(asked) = state.phase else { return None };
         if state.is_closed {
             state.phase = Phase::Failed(self.closed());
@@ -207,40 +271,62 @@ impl Shared {
                 Phase::Failed(error)
             }
         };
+        // What was reported meanwhile could not be told to the others.
+        let is_lost = state.error.is_some();
+        if is_lost {
+            state.revoking += 1;
+        }
         drop(state);
+        if is_lost {
+            self.revoke();
+        }
         self.changed.notify_all();
     }
 
     /// Nothing is asked from now on; what waits ends.
     pub(crate) fn close(&self) {
-        let is_running = {
-            let mut state = self.lock();
-            state.is_closed = true;
-            matches!(state.phase, Phase::Running)
-        };
+        self.lock().is_closed = true;
         self.rpc.close();
-        if is_running {
-            // It may be making the group, or moving a state.
-            self.group.abort();
-        }
         self.changed.notify_all();
     }
 
+    /// Ends what the manager's thread does, if it makes the group or moves a state.
+    pub(crate) fn abort_running(&self) {
+        if matches!(self.lock().phase, Phase::Running) {
+            self.group.abort();
+        }
+    }
+
     /// The first error of the step is kept; the other replicas are told that this one goes on
-    /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted.
+    /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted, and
+    /// nothing is between two steps.
     pub(crate) fn report(&self, turn: Option<u64>, error: ManagerError) {
         {
             let mut state = self.lock();
-            if state.error.is_some() || turn.is_some_and(|turn| turn != state.turn) {
+            if turn.is_some_and(|turn| turn != state.turn) {
                 return;
             }
             tracing::warn!("step {}: {error}", state.own.step);
+            if state.error.is_some() || matches!(state.phase, Phase::Unasked) {
+                return;
+            }
             state.error = Some(error);
+            if !matches!(state.phase, Phase::Found | Phase::Failed(_)) {
+                // There may be another group in a moment; `end_quorum` sees to it.
+                return;
+            }
+            state.revoking += 1;
         }
-        // Those that wait for this rank in an operation would wait until their time is over.
+        self.revoke();
+    }
+
+    /// Ends what others wait for: they would wait until their time is over. `revoking` counts it.
+    fn revoke(&self) {
         if self.group.size() > 1 && !self.group.is_broken() {
             drop(self.group.revoke());
         }
+        self.lock().revoking -= 1;
+        self.changed.notify_all();
     }
 
     /// What the group said, in the words of replicas.
@@ -272,11 +358,56 @@ impl Shared {
     /// Loads the state that has come, if one has. For the program's thread.
     pub(crate) fn load_pending(&self) {
         let Some(Pending { received, before }) = self.lock().pending.take() else { return };
-        if let Err(why) = self.registered.load(&received) {
-            // The next quorum has it take the state again.
-            self.lock().own = before;
-            self.report(None, self.of_healing("loading the state of another".to_owned(), why));
+        let deadline = Instant::now() + self.options.timeout;
+        // What the program registered runs here.
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.registered.load(&received, deadline)));
+        let loaded = loaded.unwrap_or_else(|_| Err(StateError::new("it has panicked")));
+        {
+            let mut state = self.lock();
+            state.is_torn = loaded.is_err();
+            if state.is_torn {
+                // The next quorum has it take the state again.
+                state.own = before;
+            } else {
+                state.unhealed = 0;
+                state.healed_from = Some(before);
+            }
         }
+        if let Err(why) = loaded {
+            let error = self.of_healing("loading the state of another".to_owned(), why);
+            self.count_unhealed(&error);
+            self.report(None, error);
+        }
+    }
+
+    /// A state was not taken.
+    pub(crate) fn count_unhealed(&self, error: &ManagerError) {
+        let mut state = self.lock();
+        state.unhealed += 1;
+        state.last_unhealed = error.to_string();
+    }
+
+    /// The ranks of the replica are at different steps: this one has taken a state, and another one
+    /// could not. The next quorum has all of them take one, and until then they are of no use.
+    pub(crate) fn take_again(&self) {
+        let mut state = self.lock();
+        if let Some(before) = state.healed_from.take() {
+            state.own = before;
+            // They vote on this one yet.
+            state.asked_step = before.step;
+            state.is_torn = true;
+        }
+    }
+
+    /// An error if this rank may have parts of two states.
+    pub(crate) fn unless_torn(&self, during: &str) -> Result<(), ManagerError> {
+        if !self.lock().is_torn {
+            return Ok(());
+        }
+        let why = "a state could not be loaded here, or only on some ranks of this replica: it is \
+                   of no use before it has loaded one; if no other replica has a later step, start \
+                   it anew from a checkpoint";
+        Err(self.of_healing(during.to_owned(), StateError::new(why)))
     }
 }
 

@@ -2,7 +2,8 @@
 //! travels. Knows nothing of how.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,12 @@ impl StateError {
     }
 }
 
-/// What replicas have alike: parameters, the optimizer's memory.
+/// What replicas have alike: parameters, the optimizer's memory. Its functions may ask the manager
+/// how far it is, and nothing else of it.
+///
+/// A lock that they take must not be held while the program waits for the manager: in
+/// `start_quorum`, `wait_quorum`, operations, and `should_commit`. The `Mutex<Vec<_>>` of numbers
+/// here gives up at the deadline; one of the program's own would wait for ever.
 pub trait Model: Send + Sync {
     /// Its bytes. Called on the manager's thread between `start_quorum` and the end of the quorum,
     /// and only if another replica is behind.
@@ -39,8 +45,55 @@ pub trait Model: Send + Sync {
     /// if that waits for the quorum, on their thread.
     ///
     /// # Errors
-    /// What is wrong with the bytes; the next quorum has others.
+    /// What is wrong with the bytes; the next quorum has others. As after a panic, the replica
+    /// commits nothing, and gives nothing to others, before it has loaded a state.
     fn load(&self, bytes: &[u8]) -> Result<(), StateError>;
+
+    /// As [`Model::save`], which it calls, with a time at which it may give up.
+    ///
+    /// # Errors
+    /// As [`Model::save`].
+    fn save_until(&self, deadline: Instant) -> Result<Vec<u8>, StateError> {
+        let _ = deadline;
+        self.save()
+    }
+
+    /// As [`Model::load`], which it calls, with a time at which it may give up.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    fn load_until(&self, bytes: &[u8], deadline: Instant) -> Result<(), StateError> {
+        let _ = deadline;
+        self.load(bytes)
+    }
+}
+
+/// Between two looks at a lock.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Locks it if that is possible until then.
+fn lock_until<T>(mutex: &Mutex<T>, deadline: Instant) -> Result<MutexGuard<'_, T>, StateError> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOOK);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = "its mutex stays locked: release it before the program waits for the \
+                               manager, as in allreduce and should_commit";
+                return Err(StateError::new(message));
+            }
+        }
+    }
+}
+
+fn to_bytes<T: Copy, const N: usize>(elements: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    let mut all = vec![0; elements.len() * N];
+    let (chunks, _) = all.as_chunks_mut();
+    chunks.iter_mut().zip(elements).for_each(|(chunk, element)| *chunk = bytes(*element));
+    all
 }
 
 macro_rules! models {
@@ -48,7 +101,18 @@ macro_rules! models {
         impl Model for Mutex<Vec<$element>> {
             fn save(&self) -> Result<Vec<u8>, StateError> {
                 let elements = self.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(elements.iter().flat_map(|element| element.to_le_bytes()).collect())
+                Ok(to_bytes(&elements, <$element>::to_le_bytes))
+            }
+
+            fn save_until(&self, deadline: Instant) -> Result<Vec<u8>, StateError> {
+                let elements = lock_until(self, deadline)?;
+                Ok(to_bytes(&elements, <$element>::to_le_bytes))
+            }
+
+            fn load_until(&self, bytes: &[u8], deadline: Instant) -> Result<(), StateError> {
+                // Nobody else trains with it, so that it is free when `load` comes.
+                drop(lock_until(self, deadline)?);
+                self.load(bytes)
             }
 
             fn load(&self, bytes: &[u8]) -> Result<(), StateError> {
@@ -120,17 +184,22 @@ impl Registered {
     }
 
     /// The bytes of all, and of the manager's own state.
-    pub(crate) fn save(&self, own: ManagerState) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn save(&self, own: ManagerState, deadline: Instant) -> Result<Vec<u8>, StateError> {
         let (mut parts, mut bodies) = (Vec::new(), Vec::new());
         for (key, model) in self.all() {
             let of_key = |StateError(why)| StateError(format!("saving {key:?}: {why}"));
-            let body = model.save().map_err(of_key)?;
+            let body = model.save_until(deadline).map_err(of_key)?;
             parts.push((key, body.len() as u64));
             bodies.push(body);
         }
         let ManagerState { step, batches_committed } = own;
         let header = Header { version: VERSION, step, batches_committed, parts };
         let header = serde_json::to_vec(&header).map_err(|why| StateError(why.to_string()))?;
+        if header.len() > MAX_HEADER {
+            let (names, most) = (header.len(), MAX_HEADER);
+            let message = format!("the names of its parts have {names} bytes, of at most {most}");
+            return Err(StateError(message));
+        }
         let sizes = header.len() + bodies.iter().map(Vec::len).sum::<usize>();
         let mut bytes = Vec::with_capacity(8 + sizes);
         bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -140,7 +209,7 @@ impl Registered {
     }
 
     /// Loads all from what `save` of another gave.
-    pub(crate) fn load(&self, received: &Received) -> Result<(), StateError> {
+    pub(crate) fn load(&self, received: &Received, deadline: Instant) -> Result<(), StateError> {
         let all = self.all();
         let (ours, theirs): (Vec<&str>, Vec<&str>) = (
             all.keys().map(String::as_str).collect(),
@@ -154,7 +223,7 @@ impl Registered {
         }
         for (key, model) in all {
             let of_key = |StateError(why)| StateError(format!("loading {key:?}: {why}"));
-            model.load(received.part(&key)).map_err(of_key)?;
+            model.load_until(received.part(&key), deadline).map_err(of_key)?;
         }
         Ok(())
     }
@@ -222,11 +291,12 @@ mod tests {
         let odd = [1.5, -0.0, f32::from_bits(0x7fc0_1234), f32::MIN_POSITIVE / 2.0];
         let (source, _) = registered(&odd, &[]);
         let own = ManagerState { step: 7, batches_committed: 20 };
-        let bytes = source.save(own).unwrap();
+        let now = Instant::now();
+        let bytes = source.save(own, now).unwrap();
         let (taker, weights) = registered(&[], &[1, 2]);
         let received = Received::new(bytes.clone()).unwrap();
         assert_eq!(received.own, own);
-        taker.load(&received).unwrap();
+        taker.load(&received, now).unwrap();
         let bits = |all: &[f32]| all.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&weights.lock().unwrap()), bits(&odd));
         for end in 0..bytes.len() {
@@ -234,15 +304,19 @@ mod tests {
         }
         assert!(Received::new([bytes, vec![0]].concat()).is_err());
         assert!(Received::new(vec![255; 100]).is_err());
+        let long = Registered::default();
+        long.add(&"x".repeat(MAX_HEADER), Arc::new(Mutex::new(vec![0_u8]))).unwrap();
+        assert!(long.save(own, now).unwrap_err().to_string().contains("names of its parts"));
     }
 
     #[test]
     fn states_of_other_names_are_not_loaded() {
         let (source, _) = registered(&[1.0], &[]);
-        let bytes = source.save(ManagerState::default()).unwrap();
+        let now = Instant::now();
+        let bytes = source.save(ManagerState::default(), now).unwrap();
         let other = Registered::default();
         other.add("weights", Arc::new(Mutex::new(vec![0_u8]))).unwrap();
-        let error = other.load(&Received::new(bytes).unwrap()).unwrap_err();
+        let error = other.load(&Received::new(bytes).unwrap(), now).unwrap_err();
         assert!(error.to_string().contains(r#"has the states ["names", "weights"]"#), "{error}");
         let twice = other.add("weights", Arc::new(Mutex::new(vec![0_u8])));
         assert!(twice.unwrap_err().to_string().contains("registered already"));

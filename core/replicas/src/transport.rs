@@ -42,10 +42,17 @@ pub enum TransportError {
 }
 
 /// How states travel: torchft's `CheckpointTransport`, for bytes. Ranks are those of the quorum, by
-/// which the group was made.
+/// which the group was made. A manager that is shut down waits for what runs here: keep to the
+/// deadline.
 pub trait StateTransport: Send + Sync {
     /// How a state of this rank is to be had, for those that take it; may be empty.
     fn metadata(&self) -> String;
+
+    /// Whether [`StateTransport::receive`] needs the `metadata` of the source. Its manager is asked
+    /// for it then, at the address that the quorum has, with the token of the job.
+    fn needs_metadata(&self) -> bool {
+        true
+    }
 
     /// Gives `state`, that of `step`, to those ranks; or has it ready for them until
     /// [`StateTransport::disallow`].
@@ -129,6 +136,10 @@ impl StateTransport for GroupTransport {
         "group".to_owned()
     }
 
+    fn needs_metadata(&self) -> bool {
+        false
+    }
+
     fn send(
         &self,
         destinations: &[u32],
@@ -171,10 +182,13 @@ impl StateTransport for GroupTransport {
         let mut moved = Moved { bytes: 0, all: 0, deadline };
         let header = self.take(vec![0_i64; 2].into(), source, TAGS.0, moved)?;
         let header = header.into_vec::<i64>()?;
-        let (sent, all) = (header[0], header[1].unsigned_abs());
+        let sent = header[0];
         if sent != step {
             return Err(TransportError::Step { sent, expected: step });
         }
+        let all = u64::try_from(header[1]).map_err(|_| {
+            TransportError::Other(format!("the source sent a state of {} bytes", header[1]))
+        })?;
         moved.all = all;
         let mut state = Vec::new();
         while moved.bytes < all {

@@ -143,6 +143,19 @@ fn views_are_averaged_where_they_are_and_other_operations_are_part_of_the_step()
 }
 
 #[test]
+fn an_average_that_nobody_waits_for_is_one_at_the_vote() {
+    let outcomes = in_one_step(|rank| {
+        let mean = Tensor::from(vec![CONTRIBUTIONS[rank.replica]; 3]);
+        let seen = Tensor::contiguous(mean.region().clone(), DType::F64, vec![3]);
+        let options = AllreduceOptions::default().reduce_op(ReduceOp::Avg);
+        drop(rank.manager.allreduce_async(mean, options).unwrap());
+        assert!(rank.manager.should_commit(None).unwrap());
+        seen.into_vec::<f64>().unwrap()
+    });
+    assert_eq!(outcomes, [[7.0 / 3.0; 3]; REPLICAS]);
+}
+
+#[test]
 fn what_cannot_be_reduced_is_said_at_the_call_and_not_committed() {
     let committed = in_one_step(|rank| {
         let manager = &rank.manager;

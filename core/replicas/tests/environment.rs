@@ -30,7 +30,6 @@ fn role() -> Option<String> {
 
 #[test]
 fn ranks_find_the_lighthouse_the_store_and_one_another_by_the_environment() {
-    let test = "ranks_find_the_lighthouse_the_store_and_one_another_by_the_environment";
     if role().is_some() {
         let rank = Rank::new(ManagerOptions::new(1).replica_id("a"), 0, vec![1.0]);
         rank.commit(&[1.0]);
@@ -43,14 +42,28 @@ fn ranks_find_the_lighthouse_the_store_and_one_another_by_the_environment() {
         ..LighthouseOptions::default()
     });
     let lighthouse = lighthouse.unwrap();
-    let (store, address) = (server(), format!("http://{}", lighthouse.address()));
+    let address = format!("http://{}", lighthouse.address());
+    // What the launchers say: of torch, one that has a store, and `polyrank run`, whose rank 0 is
+    // to have it.
+    let store = server();
     let port = store.port().to_string();
+    ranks(&address, token, &port, "True");
+    drop(store);
+    ranks(&address, token, &port, "False");
+}
+
+/// Two ranks at the store of this port, and how they are called.
+fn ranks(lighthouse: &str, token: &str, port: &str, agent_store: &str) {
+    let test = "ranks_find_the_lighthouse_the_store_and_one_another_by_the_environment";
     let run = |rank: &str| {
         let variables = [
-            ("TORCHFT_LIGHTHOUSE", address.as_str()),
+            ("TORCHELASTIC_USE_AGENT_STORE", agent_store),
+            ("TORCHELASTIC_RESTART_COUNT", "1"),
+            ("TORCHELASTIC_RUN_ID", "a-run"),
+            ("TORCHFT_LIGHTHOUSE", lighthouse),
             ("POLYRANK_TOKEN", token),
             ("MASTER_ADDR", "127.0.0.1"),
-            ("MASTER_PORT", port.as_str()),
+            ("MASTER_PORT", port),
             ("WORLD_SIZE", "2"),
             ("RANK", rank),
         ];
@@ -73,7 +86,7 @@ fn limits_of_the_environment_go_before_those_of_the_program() {
     let Some(role) = role() else {
         let lighthouse = common::lighthouse(2);
         let address = lighthouse.address().to_string();
-        let retries = [("TORCHFT_QUORUM_TIMEOUT_SEC", "0.2"), ("TORCHFT_QUORUM_RETRIES", "2")];
+        let retries = [("TORCHFT_QUORUM_TIMEOUT_SEC", "2"), ("TORCHFT_QUORUM_RETRIES", "1")];
         process(test, &address, &retries);
         process(test, "wrong", &[("TORCHFT_TIMEOUT_SEC", "soon")]);
         return;

@@ -4,15 +4,16 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, Rank, bits, lighthouse, options};
+use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
 use polyrank::store::HashStore;
 use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
-    GroupTransport, Manager, ManagerError, StartQuorum, StateError, StateTransport, TransportError,
+    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError,
+    StateTransport, TransportError,
 };
 
 /// Runs `body` on the ranks of a group.
@@ -149,9 +150,13 @@ fn first_step_of(b: &Rank, a: &Rank) -> Option<ManagerError> {
             let is_committed = b.step(&[1.0]);
             b.manager.errored().filter(|_| !is_committed)
         });
-        while a.manager.replicas().len() < 2 {
-            a.step(&[1.0]);
-        }
+        until(|| {
+            let is_alone = a.manager.replicas().len() < 2;
+            if is_alone {
+                a.step(&[1.0]);
+            }
+            !is_alone
+        });
         first.join().unwrap()
     })
 }
@@ -159,9 +164,10 @@ fn first_step_of(b: &Rank, a: &Rank) -> Option<ManagerError> {
 /// `a` trains, `b` comes later; both until they were together at this step.
 fn together(a: &Rank, b: &Rank, step: i64) {
     let train = |rank: &Rank| {
-        while rank.manager.current_step() < step || rank.manager.replicas().len() < 2 {
+        until(|| {
             rank.commit(&[1.0]);
-        }
+            rank.manager.current_step() >= step && rank.manager.replicas().len() == 2
+        });
     };
     std::thread::scope(|scope| {
         scope.spawn(|| train(b));
@@ -189,9 +195,12 @@ fn another_transport_is_told_what_torchft_s_are() {
     assert_eq!(b.manager.current_step(), 0);
     together(&a, &b, a.manager.current_step() + 2);
     let log = table.log.lock().unwrap();
-    let has = |what: &str| log.iter().any(|line| line.contains(what));
-    assert!(has("a: gives 1 to [1]") || has("a: gives 2 to [1]"), "{log:?}");
-    assert!(has("from 0, table of a") && has("a: gives no more"), "{log:?}");
+    // How far the other is meanwhile nobody knows.
+    let is_given = log.iter().filter_map(|line| line.strip_prefix("b: takes ")).any(|taken| {
+        let step = taken.strip_suffix(" from 0, table of a").unwrap();
+        log.contains(&format!("a: gives {step} to [1]"))
+    });
+    assert!(is_given && log.iter().any(|line| line == "a: gives no more"), "{log:?}");
 }
 
 /// A state of two functions that do what `act` does first.
@@ -230,6 +239,68 @@ fn who_cannot_load_a_state_takes_it_again() {
 }
 
 #[test]
+fn who_has_loaded_half_a_state_commits_nothing_and_gives_nothing() {
+    for panics in [false, true] {
+        let lighthouse = lighthouse(1);
+        let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+        registers(&a.manager, |_| Ok(()));
+        a.commit(&[1.0]);
+        let b = Rank::new(options(&lighthouse, "b"), 1, vec![9.0]);
+        registers(&b.manager, move |what| match what {
+            "load" if panics => panic!("on purpose"),
+            "load" => Err(StateError::new("no room")),
+            _ => Ok(()),
+        });
+        let error = first_step_of(&b, &a).unwrap();
+        assert!(matches!(error, ManagerError::Healing { .. }), "{error:?}");
+        assert_eq!(b.manager.current_step(), 0, "it is where it was");
+        drop(a);
+        // It is alone now, with the weights of the other, which are part of a state.
+        let mut why = String::new();
+        until(|| {
+            assert!(!b.step(&[1.0]));
+            why = b.manager.errored().unwrap().to_string();
+            b.manager.replicas().len() == 1
+        });
+        assert!(why.contains("committing a step: a state could not be loaded here"), "{why}");
+        b.manager.load_state(ManagerState::default());
+        b.commit(&[1.0]);
+    }
+}
+
+#[test]
+fn who_never_takes_a_state_stays_out_and_the_others_go_on() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    registers(&a.manager, |_| Ok(()));
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Err(StateError::new("no room")));
+    let is_out = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        let of_b = scope.spawn(|| {
+            let mut error = None;
+            until(|| {
+                error = b.manager.start_quorum(StartQuorum::default()).err();
+                assert!(error.is_some() || !b.finish(&[1.0]));
+                error.is_some()
+            });
+            drop(b);
+            is_out.store(true, Ordering::SeqCst);
+            error.unwrap()
+        });
+        until(|| {
+            a.step(&[1.0]);
+            is_out.load(Ordering::SeqCst)
+        });
+        of_b.join().unwrap()
+    });
+    assert!(matches!(error, ManagerError::CannotHeal { failures: 5, .. }), "{error:?}");
+    assert!(!error.is_retryable() && error.to_string().contains("no room"), "{error}");
+    a.commit(&[1.0]);
+}
+
+#[test]
 fn a_panic_of_the_program_s_code_costs_a_step() {
     let lighthouse = lighthouse(1);
     let a = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
@@ -244,6 +315,73 @@ fn a_panic_of_the_program_s_code_costs_a_step() {
     registers(&b.manager, |_| Ok(()));
     together(&a, &b, 6);
     assert!(saves.load(Ordering::SeqCst) >= 2);
+}
+
+#[test]
+fn a_model_that_stays_locked_costs_a_step_and_its_save_may_ask_the_manager() {
+    let lighthouse = lighthouse(1);
+    let limit = Duration::from_secs(2);
+    let a = Arc::new(Rank::new(options(&lighthouse, "a").timeout(limit), 0, vec![1.0]));
+    let asks = Arc::downgrade(&a);
+    registers(&a.manager, move |_| {
+        let manager = &asks.upgrade().unwrap().manager;
+        assert_eq!((manager.num_participants(), manager.replicas().len()), (1, 2));
+        let error = manager.should_commit(None).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        Ok(())
+    });
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Ok(()));
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| b.step(&[1.0]));
+        let mut error = None;
+        until(|| {
+            a.manager.start_quorum(StartQuorum::default()).unwrap();
+            let guard = a.model.lock().unwrap();
+            let mut one = [1.0];
+            a.manager.allreduce(&mut one, ReduceOp::Avg).unwrap();
+            drop(guard);
+            if !a.manager.should_commit(None).unwrap() {
+                error = a.manager.errored();
+            }
+            error.is_some()
+        });
+        error.unwrap().to_string()
+    });
+    assert!(error.contains("saving \"model\": its mutex stays locked: release it"), "{error}");
+    together(&a, &b, 4);
+}
+
+#[test]
+fn nobody_waits_for_a_state_whose_save_has_panicked() {
+    let lighthouse = lighthouse(1);
+    let a = Rank::new(options(&lighthouse, "a").use_async_quorum(false), 0, vec![1.0]);
+    let saves = Arc::new(AtomicUsize::new(0));
+    let count = saves.clone();
+    registers(&a.manager, move |what| {
+        assert!(what != "save" || count.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+        Ok(())
+    });
+    a.commit(&[1.0]);
+    let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
+    registers(&b.manager, |_| Ok(()));
+    std::thread::scope(|scope| {
+        let of_b = scope.spawn(|| (b.step(&[1.0]), b.manager.errored().unwrap().to_string()));
+        let mut failed = None;
+        until(|| {
+            match a.manager.start_quorum(StartQuorum::default()) {
+                Ok(()) => assert!(a.finish(&[1.0])),
+                Err(error) => failed = Some(error),
+            }
+            failed.is_some()
+        });
+        // It asks for no other quorum meanwhile.
+        let (is_committed, why) = of_b.join().unwrap();
+        assert!(!is_committed && why.contains("revoked the group"), "{why}");
+        assert!(failed.unwrap().to_string().contains("has panicked"));
+    });
+    together(&a, &b, 6);
 }
 
 #[test]
@@ -290,6 +428,69 @@ fn one_rank_that_fails_has_its_whole_replica_not_commit() {
         assert_eq!(first, (false, None, 1));
         assert_eq!(second, (false, Some("out of memory".to_owned()), 1));
     });
+}
+
+#[test]
+fn all_ranks_of_a_replica_take_a_state_again_if_one_could_not_load_it() {
+    let lighthouse = lighthouse(2);
+    let loads = AtomicUsize::new(0);
+    let loads = Arc::new(loads);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 2), none, |rank| {
+        let count = (rank.replica == 1).then(|| loads.clone());
+        let fails = rank.group_rank == 1;
+        registers(&rank.manager, move |what| match (&count, what) {
+            (Some(count), "load") => {
+                let is_first = fails && count.fetch_add(1, Ordering::SeqCst) == 0;
+                if is_first { Err(StateError::new("no room")) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        });
+        if rank.replica == 0 {
+            rank.manager.load_state(ManagerState { step: 5, batches_committed: 5 });
+        }
+        let is_committed = rank.step(&[1.0, 1.0]);
+        until(|| {
+            rank.commit(&[1.0, 1.0]);
+            rank.manager.current_step() >= 8 && rank.manager.replicas().len() == 2
+        });
+        (is_committed, rank.manager.state(), bits(&rank.weights()))
+    });
+    for (rank, of_b) in all[1].iter().enumerate() {
+        assert!(!of_b.0, "rank {rank}");
+        assert_eq!((all[0][rank].1, &all[0][rank].2), (of_b.1, &of_b.2));
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), 2, "of the rank that failed");
+}
+
+#[test]
+fn a_rank_that_stands_still_costs_another_replica_of_two_ranks_only_a_step() {
+    let lighthouse = lighthouse(2);
+    let limit = Duration::from_secs(3);
+    let adapt = |_, options: ManagerOptions| options.timeout(limit);
+    let (voted, may_go_on) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.commit(&[1.0, 1.0]);
+        rank.manager.start_quorum(StartQuorum::default()).unwrap();
+        rank.manager.wait_quorum().unwrap();
+        if (rank.replica, rank.group_rank) == (1, 0) {
+            // Until the other replica has given the step up.
+            until(|| {
+                std::thread::yield_now();
+                may_go_on.load(Ordering::SeqCst)
+            });
+        }
+        let is_committed = rank.finish(&[1.0, 1.0]);
+        if rank.replica == 0 && voted.fetch_add(1, Ordering::SeqCst) == 1 {
+            may_go_on.store(true, Ordering::SeqCst);
+        }
+        rank.commit(&[1.0, 1.0]);
+        (is_committed, rank.manager.current_step(), bits(&rank.weights()))
+    });
+    for (rank, of_b) in all[1].iter().enumerate() {
+        assert_eq!((all[0][rank].0, all[0][rank].1), (false, 2));
+        assert_eq!(all[0][rank], *of_b);
+    }
 }
 
 #[test]

@@ -6,8 +6,10 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use polyrank::ReduceOp;
 use polyrank_replicas::{ManagerOptions, StartQuorum};
 
 /// What a started process is: the address of the lighthouse, its name, how many seconds operations
-/// may take, and the step at which it stops before an operation that the others begin.
+/// may take, and the step from which on it stops before an operation that both others begin.
 const ROLE: &str = "REPLICAS_TEST_ROLE";
 const STEPS: i64 = 12;
 /// Enough to be under way for a while.
@@ -47,7 +49,13 @@ fn replica(role: &str) {
     let mut word = || words.next().unwrap().to_owned();
     let (lighthouse, name) = (word(), word());
     let timeout = Duration::from_secs(word().parse().unwrap());
-    let stops_at: i64 = word().parse().unwrap();
+    let stops_at: Option<i64> = word().parse().ok();
+    let may_end = Arc::new(AtomicBool::new(false));
+    let told = may_end.clone();
+    // The test says a byte, and keeps the pipe.
+    std::thread::spawn(move || {
+        told.store(std::io::stdin().read(&mut [0]).is_ok_and(|bytes| bytes > 0), Ordering::SeqCst);
+    });
     let options = ManagerOptions::new(1).lighthouse(lighthouse).replica_id(&name);
     let options = options.timeout(timeout);
     let rank = Rank::new(options, 0, vec![f64::from(std::process::id()); ELEMENTS]);
@@ -57,9 +65,10 @@ fn replica(role: &str) {
         rank.manager.start_quorum(StartQuorum::default()).unwrap();
         rank.manager.wait_quorum().unwrap();
         let step = rank.manager.current_step();
-        let mut first = vec![1.0_f64; 64];
-        rank.manager.allreduce(&mut first, ReduceOp::Avg).unwrap();
-        if step == stops_at {
+        // All end in the same step: when all may.
+        let mut may_end = vec![f64::from(u8::from(may_end.load(Ordering::SeqCst))); 64];
+        rank.manager.allreduce(&mut may_end, ReduceOp::Avg).unwrap();
+        if stops_at.is_some_and(|stop| step >= stop && rank.manager.replicas().len() == 3) {
             say("stands".to_owned());
             loop {
                 std::thread::park();
@@ -71,7 +80,7 @@ fn replica(role: &str) {
             let (step, replicas) = (rank.manager.current_step(), rank.manager.replicas().len());
             say(format!("committed {step} {:016x}", hash(&rank.weights())));
             // All see the same of both.
-            is_through = step >= STEPS && replicas == 3;
+            is_through = step >= STEPS && replicas == 3 && may_end[0] == 1.0;
         } else {
             say(format!("lost {}", rank.manager.errored().unwrap()));
         }
@@ -87,6 +96,7 @@ impl Process {
     fn start(test: &str, role: String, lines: Sender<Line>) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).env(ROLE, role).stdout(Stdio::piped());
+        command.stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -97,6 +107,11 @@ impl Process {
             }
         });
         Process(child)
+    }
+
+    /// It ends when all may.
+    fn may_end(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b".").unwrap();
     }
 
     /// Has it get this signal.
@@ -181,11 +196,11 @@ fn a_replica_that_is_killed_costs_the_others_one_step_and_comes_back() {
     }
     let lighthouse = lighthouse(2);
     let (say, lines) = channel();
-    let start = |name: &str, stops_at: i64| {
+    let start = |name: &str, stops_at: &str| {
         Process::start(test, format!("{} {name} 60 {stops_at}", lighthouse.address()), say.clone())
     };
-    let _survivors = ["a", "b"].map(|name| start(name, -1));
-    let mut victim = start("c", 4);
+    let mut survivors = ["a", "b"].map(|name| start(name, "never"));
+    let mut victim = start("c", "4");
     let mut heard = Heard::default();
     heard.hear(&lines, |_, line| matches!(line, Line::Stands));
     victim.kill();
@@ -194,7 +209,8 @@ fn a_replica_that_is_killed_costs_the_others_one_step_and_comes_back() {
     for (name, why) in &heard.lost {
         assert!(["a", "b"].contains(&name.as_str()), "{name}: {why}");
     }
-    let _again = start("c", -1);
+    let mut again = start("c", "never");
+    survivors.iter_mut().chain([&mut again]).for_each(Process::may_end);
     heard.hear(&lines, |heard, _| heard.ended.len() == 3);
     assert_eq!(heard.lost.len(), 2, "{:?}", heard.lost);
     heard.check();
@@ -209,10 +225,10 @@ fn a_replica_that_stands_still_is_gone_on_without_and_takes_the_state_afterwards
     let lighthouse = lighthouse(2);
     let (say, lines) = channel();
     let start = |name: &str| {
-        Process::start(test, format!("{} {name} 3 -1", lighthouse.address()), say.clone())
+        Process::start(test, format!("{} {name} 3 never", lighthouse.address()), say.clone())
     };
-    let _others = ["a", "b"].map(start);
-    let still = start("c");
+    let mut others = ["a", "b"].map(start);
+    let mut still = start("c");
     let mut heard = Heard::default();
     // It may be stopped in an operation, while the group is made, or while it asks for a quorum.
     heard.hear(
@@ -222,9 +238,11 @@ fn a_replica_that_stands_still_is_gone_on_without_and_takes_the_state_afterwards
     still.signal("-STOP");
     heard.hear(&lines, |heard, line| {
         let Line::Committed { name, step, .. } = line else { return false };
-        name == "a" && heard.hashes.get(&(step - 3)).is_some_and(|all| !all.contains_key("c"))
+        let with = heard.hashes.iter().rfind(|(_, all)| all.contains_key("c"));
+        name == "a" && with.is_some_and(|(last, _)| *step > last + 3)
     });
     still.signal("-CONT");
+    others.iter_mut().chain([&mut still]).for_each(Process::may_end);
     heard.hear(&lines, |heard, _| heard.ended.len() == 3);
     heard.check();
 }

@@ -3,13 +3,15 @@
 
 mod common;
 
-use std::sync::Barrier;
+use std::time::Duration;
 
 use common::{
-    LIMIT, Rank, SHORT, bits, first, lighthouse, lighthouse_at, options, replicas, slopes,
+    LIMIT, Rank, SHORT, bits, first, lighthouse, lighthouse_at, options, own_address, replicas,
+    slopes, until,
 };
 use polyrank::ReduceOp;
 use polyrank::options::AllreduceOptions;
+use polyrank_quorum::{Lighthouse, LighthouseOptions, Token};
 use polyrank_replicas::{
     Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, WorldSizeMode,
 };
@@ -99,9 +101,10 @@ fn who_comes_later_takes_the_state_of_those_that_are_there() {
     let b = Rank::new(options(&lighthouse, "b"), 1, Vec::new());
     let train = |rank: &Rank| {
         // Both see the same of it.
-        while rank.manager.current_step() < 8 || rank.manager.replicas().len() < 2 {
+        until(|| {
             rank.commit(&[0.1, 0.2, 0.3]);
-        }
+            rank.manager.current_step() >= 8 && rank.manager.replicas().len() == 2
+        });
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -129,10 +132,11 @@ fn who_comes_later_and_waits_for_the_quorum_contributes_at_once() {
             (b.manager.participating_rank(), b.manager.num_participants())
         });
         let mut before = a.weights();
-        while a.manager.replicas().len() < 2 {
+        until(|| {
             before = a.weights();
             a.commit(&[1.0]);
-        }
+            a.manager.replicas().len() == 2
+        });
         assert_eq!(first.join().unwrap(), (Some(1), 2));
         assert_eq!(a.weights(), [before[0] + (1.0 + 5.0) / 2.0]);
         assert_eq!(b.weights(), a.weights());
@@ -141,14 +145,16 @@ fn who_comes_later_and_waits_for_the_quorum_contributes_at_once() {
 
 #[test]
 fn spares_take_the_place_of_who_leaves() {
-    let lighthouse = lighthouse(3);
+    let lighthouse = lighthouse(2);
     let adapt = |_, options: ManagerOptions| {
         options.min_replica_size(2).world_size_mode(WorldSizeMode::FixedWithSpares)
     };
-    let barrier = Barrier::new(3);
     let all = replicas(&lighthouse, (3, 1), adapt, |rank| {
         let manager = &rank.manager;
-        rank.commit(&[1.0, 1.0]);
+        until(|| {
+            rank.commit(&[1.0, 1.0]);
+            manager.replicas().len() == 3
+        });
         // All have the state now.
         rank.commit(&[1.0, 1.0]);
         let before = (manager.participating_rank(), manager.num_participants());
@@ -157,12 +163,43 @@ fn spares_take_the_place_of_who_leaves() {
             f64::from(1 << (2 * rank.replica)),
             if rank.replica == 2 { f64::NAN } else { 0.0 },
         ]);
-        barrier.wait();
-        (before, rank.weights()[0] - weights[0], rank.weights()[1].is_finite())
+        let change = (rank.weights()[0] - weights[0], rank.weights()[1].is_finite());
+        if rank.replica > 0 {
+            // The first has left, or is about to.
+            until(|| {
+                rank.commit(&[1.0, 1.0]);
+                manager.replicas().len() == 2
+            });
+        }
+        let after = (manager.participating_rank(), manager.num_participants());
+        (before, change, after, rank.weights())
     });
-    let spare = [(Some(0), 2), (Some(1), 2), (None, 2)];
+    let before = [(Some(0), 2), (Some(1), 2), (None, 2)];
+    let after = [(Some(0), 2), (Some(0), 2), (Some(1), 2)];
     for (replica, ranks) in all.iter().enumerate() {
-        assert_eq!(ranks[0], (spare[replica], (1.0 + 4.0) / 2.0, true), "{replica}");
+        let (was, change, is, _) = &ranks[0];
+        assert_eq!((*was, *is), (before[replica], after[replica]), "{replica}");
+        assert_eq!(*change, ((1.0 + 4.0) / 2.0, true), "{replica}");
+    }
+    assert_eq!(bits(&all[1][0].3), bits(&all[2][0].3));
+}
+
+#[test]
+fn in_the_first_step_with_spares_each_rank_has_one_that_contributes() {
+    let lighthouse = lighthouse(2);
+    let adapt =
+        |_, options: ManagerOptions| options.world_size_mode(WorldSizeMode::FixedWithSpares);
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.commit(&slopes(rank.replica, rank.group_rank, 0));
+        (rank.manager.num_participants(), rank.weights())
+    });
+    for ranks in &all {
+        for (group_rank, (participants, weights)) in ranks.iter().enumerate() {
+            let primary = (group_rank, group_rank as u32);
+            let slopes = slopes(primary.0, primary.1, 0);
+            let sum = first(primary.0, primary.1)[0] + slopes[0];
+            assert_eq!((*participants, weights[0]), (1, sum), "rank {group_rank}");
+        }
     }
 }
 
@@ -222,7 +259,7 @@ fn with_shrink_only_nobody_new_is_let_in() {
     }
     std::thread::scope(|scope| {
         let late = scope.spawn(|| c.finish(&[1.0]));
-        while both(StartQuorum::default()) != (3, 3) {}
+        until(|| both(StartQuorum::default()) == (3, 3));
         assert!(late.join().unwrap());
     });
     assert_eq!(bits(&c.weights()), bits(&a.weights()));
@@ -230,7 +267,7 @@ fn with_shrink_only_nobody_new_is_let_in() {
 
 #[test]
 fn without_a_lighthouse_a_loop_may_ask_again() {
-    let first = lighthouse(1);
+    let first = lighthouse_at(own_address(), 1);
     let address = first.address();
     let waits = Rank::new(options(&first, "waits").use_async_quorum(false), 0, vec![1.0]);
     waits.commit(&[1.0]);
@@ -298,6 +335,60 @@ fn nobody_waits_for_a_replica_that_reports_an_error() {
 }
 
 #[test]
+fn a_wrong_token_is_no_error_that_may_pass() {
+    let token = |text: &str| Token::new(text).unwrap();
+    let lighthouse = Lighthouse::start(LighthouseOptions {
+        address: ([127, 0, 0, 1], 0).into(),
+        token: Some(token("a-long-secret")),
+        ..LighthouseOptions::default()
+    });
+    let lighthouse = lighthouse.unwrap();
+    let options = options(&lighthouse, "a").quorum_retries(1000).use_async_quorum(false);
+    let manager = Manager::new(options.token(token("another-secret"))).unwrap();
+    let error = manager.start_quorum(StartQuorum::default()).unwrap_err();
+    assert!(matches!(error, ManagerError::Quorum { .. }), "{error:?}");
+    assert!(!error.is_retryable(), "{error}");
+}
+
+#[test]
+fn an_error_reported_before_the_group_is_made_is_told_to_those_that_come() {
+    let lighthouse = lighthouse(2);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 1), none, |rank| {
+        let manager = &rank.manager;
+        manager.start_quorum(StartQuorum::default()).unwrap();
+        if rank.replica == 0 {
+            manager.report_error("there is no data");
+        }
+        let is_committed = rank.finish(&vec![1.0; 100_000]);
+        let why = manager.errored().unwrap().to_string();
+        rank.commit(&[1.0, 1.0]);
+        (is_committed, why)
+    });
+    assert_eq!(all[0][0], (false, "there is no data".to_owned()));
+    let (is_committed, why) = &all[1][0];
+    assert!(!is_committed && why.contains("revoked the group"), "{why}");
+}
+
+#[test]
+fn what_is_called_between_two_steps_breaks_no_group() {
+    let lighthouse = lighthouse(2);
+    let none = |_, options| options;
+    let all = replicas(&lighthouse, (2, 1), none, |rank| {
+        rank.commit(&[1.0, 1.0]);
+        let mut values = [3.0_f64];
+        let error = rank.manager.allreduce(&mut values, ReduceOp::Avg).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        let error = rank.manager.allreduce(&mut [1_i32], ReduceOp::Avg).unwrap_err();
+        assert!(matches!(error, ManagerError::Order(_)), "{error:?}");
+        rank.manager.report_error("too late");
+        assert_eq!(values, [3.0]);
+        !rank.manager.group().is_broken() && rank.step(&[1.0, 1.0])
+    });
+    assert_eq!(all, [[true], [true]]);
+}
+
+#[test]
 fn a_manager_that_waits_is_shut_down_and_says_so() {
     let lighthouse = lighthouse(2);
     let manager = Manager::new(options(&lighthouse, "alone")).unwrap();
@@ -313,6 +404,21 @@ fn a_manager_that_waits_is_shut_down_and_says_so() {
     manager.shutdown().unwrap();
     let error = manager.start_quorum(StartQuorum::default()).unwrap_err();
     assert!(matches!(error, ManagerError::Closed { .. }), "{error:?}");
+}
+
+#[test]
+fn limits_may_be_as_long_as_a_program_can_say() {
+    let lighthouse = lighthouse(2);
+    let adapt = |_, options: ManagerOptions| {
+        let options = options.timeout(Duration::MAX).quorum_timeout(Duration::MAX);
+        options.connect_timeout(Duration::MAX)
+    };
+    let all = replicas(&lighthouse, (2, 2), adapt, |rank| {
+        rank.manager.start_quorum(StartQuorum::default().timeout(Duration::MAX)).unwrap();
+        rank.manager.wait_quorum().unwrap();
+        rank.manager.should_commit(Some(Duration::MAX)).unwrap() && rank.step(&[1.0, 1.0])
+    });
+    assert_eq!(all, [[true, true], [true, true]]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 use tonic::Status;
 
+use crate::client::DIFFERENT_STEPS;
 use crate::words::names;
 
 /// The calls of one kind that wait.
@@ -66,8 +67,7 @@ impl<T, A> Round<T, A> {
         }
         let places: Vec<_> =
             calls.iter().map(|(rank, it)| format!("{rank}: {}", it.step)).collect();
-        let message =
-            format!("the ranks of the replica group are at different steps ({})", names(&places));
+        let message = format!("{DIFFERENT_STEPS} ({})", names(&places));
         for call in calls.into_values() {
             drop(call.answer.send(Err(Status::failed_precondition(message.clone()))));
         }

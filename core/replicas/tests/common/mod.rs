@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrank::ReduceOp;
 use polyrank::store::{TcpStore, TcpStoreOptions};
@@ -24,6 +24,22 @@ pub(crate) fn lighthouse_at(address: SocketAddr, min_replicas: usize) -> Lightho
     options.quorum.min_replicas = min_replicas;
     options.quorum.heartbeat_timeout = Duration::from_secs(2);
     Lighthouse::start(options).unwrap()
+}
+
+/// For lighthouses one after the other at one port: an address at which no other test listens,
+/// and from which none connects.
+pub(crate) fn own_address() -> SocketAddr {
+    // On macOS only the usual one is this host's.
+    let host = if cfg!(target_os = "macos") { [127, 0, 0, 1] } else { [127, 0, 0, 28] };
+    SocketAddr::from((host, 0))
+}
+
+/// Does it again and again until it says that it is over; fails if that takes too long.
+pub(crate) fn until(mut is_over: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT * 2;
+    while !is_over() {
+        assert!(Instant::now() < end, "not over after {:?}", LIMIT * 2);
+    }
 }
 
 pub(crate) fn lighthouse(min_replicas: usize) -> Lighthouse {
@@ -81,7 +97,7 @@ impl Rank {
 
     /// As [`Rank::step`], again and again until it is committed.
     pub(crate) fn commit(&self, slopes: &[f64]) {
-        while !self.step(slopes) {}
+        until(|| self.step(slopes));
     }
 }
 
