@@ -1,5 +1,5 @@
-//! A server that has a thread of its own: how it begins to listen, and how it ends. Knows nothing of
-//! what it serves.
+//! A server that has a thread of its own: how it begins to listen, and how it ends. Knows nothing
+//! of what it serves.
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener as StdListener};

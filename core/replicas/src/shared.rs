@@ -17,7 +17,7 @@ use crate::state::{Received, Registered, StateError};
 use crate::transport::StateTransport;
 
 /// So many states in a row that were not taken, and a replica stays out: each costs all a step.
-const MOST_UNHEALED: u32 = 5;
+const MAX_UNHEALED: u32 = 5;
 
 /// How far training is; what torchft's `state_dict` has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -219,7 +219,7 @@ impl Shared {
         if state.is_closed {
             return Err(self.closed());
         }
-        if state.unhealed >= MOST_UNHEALED {
+        if state.unhealed >= MAX_UNHEALED {
             return Err(ManagerError::CannotHeal {
                 replica: self.replica_id.clone(),
                 rank: self.options.rank(),
