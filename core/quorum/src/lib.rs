@@ -11,6 +11,7 @@
 //! | [`manager`]    | asks for all ranks of a replica group, and decides what they commit  |
 //! | [`assignment`] | what a quorum is to one rank: its number, and who heals whom         |
 //! | [`access`]     | the token that a lighthouse beyond this host must have               |
+//! | [`host`]       | hosts as people and URLs write them                                  |
 //!
 //! Nothing here knows a process group or a tensor.
 
@@ -22,6 +23,7 @@ mod generated {
     #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
     pub(crate) mod torchft;
 }
+pub mod host;
 mod kill;
 pub mod lighthouse;
 pub mod manager;

@@ -12,7 +12,7 @@ use crate::error::ManagerError;
 use crate::options::{ManagerOptions, bounded};
 use crate::quorum;
 use crate::rpc::Rpc;
-use crate::setup::{self, Held};
+use crate::setup::{self, Servers};
 use crate::shared::{Asked, ManagerState, Phase, Shared, State};
 use crate::state::{Model, StateError, of_functions};
 use crate::transport::GroupTransport;
@@ -67,7 +67,7 @@ impl StartQuorum {
 pub struct Manager {
     pub(crate) shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    held: Mutex<Option<Held>>,
+    servers: Mutex<Option<Servers>>,
 }
 
 impl fmt::Debug for Manager {
@@ -90,8 +90,8 @@ impl Manager {
         let no_thread =
             |why: std::io::Error| ManagerError::Option(format!("the system has no thread: {why}"));
         let rpc = Rpc::new().map_err(no_thread)?;
-        let setup::Found { replica_id, client, address, group, held } =
-            setup::find(&options, &rpc)?;
+        let setup::ReplicaGroup { replica_id, client, address, group, servers } =
+            setup::meet(&options, &rpc)?;
         let transport = options.transport.clone();
         let transport = transport.unwrap_or_else(|| Arc::new(GroupTransport::new(group.clone())));
         let shared = Shared::new(options, (replica_id, address), group, transport, (rpc, client));
@@ -99,8 +99,8 @@ impl Manager {
         let own = shared.clone();
         let thread = thread::Builder::new().name("manager-quorum".to_owned());
         let thread = thread.spawn(move || quorum::serve(&own)).map_err(no_thread)?;
-        let (thread, held) = (Mutex::new(Some(thread)), Mutex::new(Some(held)));
-        Ok(Manager { shared, thread, held })
+        let (thread, servers) = (Mutex::new(Some(thread)), Mutex::new(Some(servers)));
+        Ok(Manager { shared, thread, servers })
     }
 
     /// What `save` gives belongs to the state of a replica, and `load` takes it. As
@@ -390,11 +390,11 @@ impl Manager {
         }
         // A panic has been printed by the thread itself.
         drop(thread.join());
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (1, Some(held)) = (self.shared.options.world_size(), &mut held) {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (1, Some(servers)) = (self.shared.options.world_size(), &mut servers) {
             // As long as it says that this replica is alive, the others wait for it, and leaving
             // the group waits for them. Other ranks of this replica may need it yet.
-            held.server = None;
+            servers.manager = None;
         }
         let group = &self.shared.group;
         let is_ours = self.shared.options.group.is_none();
@@ -406,7 +406,7 @@ impl Manager {
             }
             Ok(())
         };
-        drop(held);
+        drop(servers);
         ended
     }
 }

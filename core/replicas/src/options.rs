@@ -7,6 +7,7 @@ use std::time::Duration;
 use polyrank::ProcessGroup;
 use polyrank::env::variable::{self, Variable};
 use polyrank_quorum::Token;
+use polyrank_quorum::host::authority;
 use polyrank_quorum::manager::OnKill;
 
 use crate::error::ManagerError;
@@ -185,10 +186,7 @@ impl ManagerOptions {
         if self.store_address.is_none() {
             let address = variable::MASTER_ADDR.text().zip(variable::MASTER_PORT.text());
             self.has_store_of_environment = address.is_some();
-            self.store_address = address.map(|(host, port)| match is_bare_ipv6(&host) {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            });
+            self.store_address = address.map(|(host, port)| authority(&host, port));
         }
         if let (None, Some(text)) = (&self.token, variable::POLYRANK_TOKEN.text()) {
             let token = Token::new(&text);
@@ -247,10 +245,6 @@ impl ManagerOptions {
 /// As long as a call may be said to last; more is a year.
 pub(crate) fn bounded(limit: Duration) -> Duration {
     limit.min(Duration::from_secs(365 * 24 * 3600))
-}
-
-fn is_bare_ipv6(host: &str) -> bool {
-    host.contains(':') && !host.starts_with('[')
 }
 
 fn either(given: Option<u32>, variable: Variable) -> Result<Option<u32>, ManagerError> {

@@ -170,9 +170,10 @@ impl Place {
         let (participating_rank, participants) = shared.options.participation(rank, size);
         let mut state = shared.lock();
         let replicas = found.replica_ids.clone();
-        let quorum = (found.quorum_id, replicas.clone());
+        // Numbers alone come again if the lighthouse begins anew, as torchft's does at 0.
+        let are_same = state.membership.replicas == replicas;
         state.membership = Membership { participating_rank, participants, replicas };
-        state.quorum.replace(quorum.clone()) != Some(quorum)
+        state.quorum_id.replace(found.quorum_id) != Some(found.quorum_id) || !are_same
     }
 }
 

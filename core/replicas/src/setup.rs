@@ -9,6 +9,7 @@ use polyrank::env::variable;
 use polyrank::rendezvous::rendezvous;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup};
+use polyrank_quorum::host::{authority, bare, is_loopback};
 use polyrank_quorum::{ClientOptions, ManagerClient, ManagerServer};
 
 use crate::error::ManagerError;
@@ -19,25 +20,25 @@ use crate::rpc::Rpc;
 const ADDRESS: &str = "manager_addr";
 const REPLICA_ID: &str = "replica_id";
 
-/// What a rank of a replica group has when all have found one another.
-pub(crate) struct Found {
+/// The replica group, as one of its ranks knows it once all have met.
+pub(crate) struct ReplicaGroup {
     pub(crate) replica_id: String,
     pub(crate) client: ManagerClient,
     /// Where that manager is.
     pub(crate) address: String,
     pub(crate) group: ProcessGroup,
-    pub(crate) held: Held,
+    pub(crate) servers: Servers,
 }
 
 /// What serves others as long as the manager is there.
-pub(crate) struct Held {
+pub(crate) struct Servers {
     /// Of rank 0. It goes first: what it says of the store is right until it ends.
-    pub(crate) server: Option<ManagerServer>,
+    pub(crate) manager: Option<ManagerServer>,
     _store: Arc<dyn Store>,
 }
 
-/// Finds the other ranks.
-pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, ManagerError> {
+/// Meets the other ranks.
+pub(crate) fn meet(options: &ManagerOptions, rpc: &Rpc) -> Result<ReplicaGroup, ManagerError> {
     let (store, address) = store(options)?;
     let of_store = |cause| no_store(&address, cause);
     let server = match options.rank() {
@@ -66,8 +67,8 @@ pub(crate) fn find(options: &ManagerOptions, rpc: &Rpc) -> Result<Found, Manager
             made.map_err(|cause| ManagerError::Call(Box::new(cause)))?
         }
     };
-    let held = Held { server, _store: store };
-    Ok(Found { replica_id, client, address: manager, group, held })
+    let servers = Servers { manager: server, _store: store };
+    Ok(ReplicaGroup { replica_id, client, address: manager, group, servers })
 }
 
 /// The store of the replica group, and where others find it.
@@ -86,10 +87,7 @@ fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerEr
     let serve = TcpStoreOptions::new(host, 0).is_master(true).wait_for_workers(false);
     let store = TcpStore::new(serve.timeout(options.connect_timeout));
     let store = store.map_err(|cause| no_store(host, cause))?;
-    let address = match host.parse::<Ipv6Addr>() {
-        Ok(host) => format!("[{host}]:{}", store.port()),
-        Err(_) => format!("{host}:{}", store.port()),
-    };
+    let address = authority(host, store.port());
     Ok((Arc::new(store), address))
 }
 
@@ -165,17 +163,6 @@ fn is_elsewhere(url: &str) -> bool {
     !host.is_empty() && !is_loopback(host)
 }
 
-/// A host without the brackets that an address of IPv6 has in URLs.
-fn bare(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host)
-}
-
-fn is_loopback(host: &str) -> bool {
-    let host = bare(host);
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback())
-}
-
 /// What the replica is called, and what no other start has: a random UUID, as torchft appends it.
 fn unique(replica_id: &str) -> Result<String, ManagerError> {
     let mut random = [0_u8; 16];
@@ -202,6 +189,5 @@ mod tests {
         for there in ["http://10.0.0.1:29510", "http://head:29510", "[fd00::1]:1", "head"] {
             assert!(is_elsewhere(there), "{there}");
         }
-        assert!(is_loopback("[::1]") && is_loopback("::ffff:127.0.0.1") && !is_loopback("[::]"));
     }
 }

@@ -74,9 +74,8 @@ pub(crate) struct State {
     pub(crate) turn: u64,
     pub(crate) own: ManagerState,
     pub(crate) commit_failures: i64,
-    /// That of which the group was made last. Numbers alone come again if the lighthouse begins
-    /// anew, as torchft's does at 0.
-    pub(crate) quorum: Option<(i64, Vec<String>)>,
+    /// That of the last quorum.
+    pub(crate) quorum_id: Option<i64>,
     pub(crate) phase: Phase,
     pub(crate) membership: Membership,
     pub(crate) error: Option<ManagerError>,
@@ -131,7 +130,7 @@ impl Shared {
             turn: 0,
             own: ManagerState::default(),
             commit_failures: 0,
-            quorum: None,
+            quorum_id: None,
             phase: Phase::Unasked,
             membership: Membership::default(),
             error: None,
@@ -205,9 +204,9 @@ impl Shared {
         match &state.phase {
             Phase::Failed(error) => Err(error.clone()),
             _ if state.is_closed => Err(self.closed()),
-            Phase::Unasked => Err(ManagerError::Order(
-                "there is no quorum to wait for: call start_quorum first".to_owned(),
-            )),
+            Phase::Unasked => {
+                Err(ManagerError::Order("call start_quorum before waiting for a quorum".to_owned()))
+            }
             _ => Ok(()),
         }
     }

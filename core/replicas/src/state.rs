@@ -119,7 +119,7 @@ macro_rules! models {
                 let (elements, rest) = bytes.as_chunks();
                 if !rest.is_empty() {
                     let (bytes, name) = (bytes.len(), stringify!($element));
-                    return Err(StateError(format!("{bytes} bytes are no whole number of {name}")));
+                    return Err(StateError(format!("{bytes} bytes are not {name} elements")));
                 }
                 let elements = elements.iter().map(|bytes| <$element>::from_le_bytes(*bytes));
                 *self.lock().unwrap_or_else(PoisonError::into_inner) = elements.collect();

@@ -34,7 +34,7 @@ pub enum TransportError {
         expected: i64,
     },
     /// It is larger than the memory.
-    #[error("there is no memory for a state of {0} bytes")]
+    #[error("cannot allocate {0} bytes for a state")]
     Memory(u64),
     /// Another way has failed.
     #[error("{0}")]

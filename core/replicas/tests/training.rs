@@ -319,7 +319,7 @@ fn nobody_waits_for_a_replica_that_reports_an_error() {
                 manager.allreduce_async(vec![1.0_f32; 1000], options).unwrap()
             });
             if rank.replica == 0 {
-                manager.report_error("there is no data");
+                manager.report_error("out of data");
             }
             let is_committed = manager.should_commit(None).unwrap();
             drop(begun);
@@ -329,7 +329,7 @@ fn nobody_waits_for_a_replica_that_reports_an_error() {
         },
     );
     let [a, b] = [&all[0][0], &all[1][0]];
-    assert_eq!((a.0, a.1.as_str(), a.2), (false, "there is no data", 2));
+    assert_eq!((a.0, a.1.as_str(), a.2), (false, "out of data", 2));
     assert_eq!((b.0, b.2, &b.3), (false, 2, &a.3));
     assert!(b.1.contains("revoked the group") && b.1.contains("replica-0"), "{}", b.1);
 }
@@ -358,14 +358,14 @@ fn an_error_reported_before_the_group_is_made_is_told_to_those_that_come() {
         let manager = &rank.manager;
         manager.start_quorum(StartQuorum::default()).unwrap();
         if rank.replica == 0 {
-            manager.report_error("there is no data");
+            manager.report_error("out of data");
         }
         let is_committed = rank.finish(&vec![1.0; 100_000]);
         let why = manager.errored().unwrap().to_string();
         rank.commit(&[1.0, 1.0]);
         (is_committed, why)
     });
-    assert_eq!(all[0][0], (false, "there is no data".to_owned()));
+    assert_eq!(all[0][0], (false, "out of data".to_owned()));
     let (is_committed, why) = &all[1][0];
     assert!(!is_committed && why.contains("revoked the group"), "{why}");
 }

@@ -8,7 +8,7 @@ mod round;
 mod service;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tonic::service::Routes;
 
 use crate::access::Token;
 use crate::client::{ClientOptions, LighthouseClient, QuorumError};
+use crate::host::{authority, bare, is_loopback};
 use crate::member;
 use crate::proto::manager_service_server::ManagerServiceServer;
 use crate::serve::{self, ConnectionLimits, Versions};
@@ -119,7 +120,7 @@ impl ManagerServer {
         let hostname = options.hostname.clone();
         let (started, outcome) = std::sync::mpsc::channel();
         let thread = ServerThread::start("manager", options.bind, move |listener, bound| {
-            let address = url(&options.hostname, bound.port());
+            let address = format!("http://{}", authority(&options.hostname, bound.port()));
             run(options, listener, address, started)
         })?;
         match outcome.recv() {
@@ -129,7 +130,7 @@ impl ManagerServer {
                 return Err(StartError::Option(why).into());
             }
         }
-        let address = url(&hostname, thread.address().port());
+        let address = format!("http://{}", authority(&hostname, thread.address().port()));
         Ok(ManagerServer { address, _thread: thread })
     }
 
@@ -137,14 +138,6 @@ impl ManagerServer {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
-    }
-}
-
-/// Where a manager of this host is, with an IPv6 address in brackets.
-fn url(hostname: &str, port: u16) -> String {
-    match bare(hostname).parse::<Ipv6Addr>() {
-        Ok(address) => format!("http://[{address}]:{port}"),
-        Err(_) => format!("http://{hostname}:{port}"),
     }
 }
 
@@ -163,9 +156,7 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
         return Err(StartError::Open { address: options.bind });
     }
     let hostname = bare(&options.hostname);
-    let is_of_itself = hostname.eq_ignore_ascii_case("localhost")
-        || hostname.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback());
-    if !is_local && is_of_itself {
+    if !is_local && is_loopback(hostname) {
         let message = format!(
             "the manager listens at {} for other hosts, which do not find it at {hostname}: \
              hostname must be the name or address of this host",
@@ -174,12 +165,6 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
         return Err(StartError::Option(message));
     }
     Ok(())
-}
-
-/// A host without the brackets that an address of IPv6 has in URLs.
-fn bare(hostname: &str) -> &str {
-    let inner = hostname.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    inner.unwrap_or(hostname)
 }
 
 async fn run(
