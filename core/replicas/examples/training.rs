@@ -10,6 +10,7 @@
 //! Kill one, and start it again: it goes on where the other is. After its name, a replica takes the
 //! number of steps, and how many milliseconds one takes.
 
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,18 @@ const LINE: [f64; 2] = [3.0, -2.0];
 /// How far a step goes.
 const RATE: f64 = 0.1;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    // What a `main` returns would be shown as code, not as a sentence.
+    train().map_or_else(
+        |error| {
+            eprintln!("training: {error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn train() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let name = words.next().unwrap_or_else(|| "replica".to_owned());
     let steps: i64 = words.next().map_or(Ok(200), |text| text.parse())?;

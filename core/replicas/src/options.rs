@@ -254,7 +254,7 @@ fn either(given: Option<u32>, variable: Variable) -> Result<Option<u32>, Manager
 fn number<T: std::str::FromStr>(variable: Variable) -> Result<Option<T>, ManagerError> {
     let Some(text) = variable.text() else { return Ok(None) };
     text.trim().parse().map(Some).map_err(|_| {
-        ManagerError::Option(format!("{variable} is {text:?}, which is not such a number"))
+        ManagerError::Option(format!("{variable} is {text:?}; a number in its range is expected"))
     })
 }
 
