@@ -7,6 +7,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use crate::context_variable::ContextBlocks;
+use crate::ending::attach;
 
 static NAME: ContextBlocks = ContextBlocks::new("polyrank.comm_name");
 
@@ -25,7 +26,7 @@ impl CommNameBlock {
 
 /// The name of the innermost block of what calls now.
 fn current() -> Option<CommName> {
-    Python::try_attach(|py| {
+    attach(|py| {
         let name = NAME.innermost(py).ok()??;
         Some(CommName::new(name.cast::<PyString>().ok()?.to_str().ok()?))
     })?

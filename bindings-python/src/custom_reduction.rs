@@ -47,9 +47,8 @@ impl PythonFunction {
 
 impl Combine for PythonFunction {
     fn combine(&self, task: ReductionTask) {
-        let mut folded = None;
-        attach(|py| {
-            folded = Some(self.fold(py, &task).map_err(|error| {
+        let folded = attach(|py| {
+            self.fold(py, &task).map_err(|error| {
                 let text =
                     error.value(py).str().map_or_else(|_| String::new(), |it| it.to_string());
                 let name =
@@ -59,7 +58,7 @@ impl Combine for PythonFunction {
                 // Where it happened; an exception that takes no notes says less.
                 error.value(py).call_method1(intern!(py, "add_note"), (&message,)).ok();
                 (text, Cause::of(error))
-            }));
+            })
         });
         let Some(first) = task.operands().first().cloned() else { return };
         match folded {

@@ -31,9 +31,8 @@ pub(crate) fn set_reader(take: Py<PyAny>) {
     polyrank_log::set_reader(Some(Arc::new(move |record| {
         // Where the interpreter ends, or `logging` fails, only warnings are worth their place on
         // standard error.
-        let mut is_taken = record.level > Level::WARN;
-        attach(|py| is_taken = taken(py, &take, record).unwrap_or(is_taken));
-        is_taken
+        let otherwise = record.level > Level::WARN;
+        attach(|py| taken(py, &take, record).unwrap_or(otherwise)).unwrap_or(otherwise)
     })));
 }
 
@@ -42,17 +41,11 @@ pub(crate) fn set_reader(take: Py<PyAny>) {
 #[pyfunction(name = "_set_call_site_sources")]
 pub(crate) fn set_call_sites(call_site: Py<PyAny>, call_frames: Py<PyAny>) {
     set_call_frame_source(Arc::new(move || {
-        let mut frames = Vec::new();
-        attach(|py| frames = frames_of(py, &call_frames).unwrap_or_default());
-        frames
+        attach(|py| frames_of(py, &call_frames).unwrap_or_default()).unwrap_or_default()
     }));
     set_call_site_source(Arc::new(move || {
-        let mut site = None;
-        attach(|py| {
-            let told = call_site.call0(py);
-            site = told.and_then(|told| told.extract(py)).unwrap_or(None);
-        });
-        site
+        let site = attach(|py| call_site.call0(py).and_then(|told| told.extract(py)).ok());
+        site.flatten().flatten()
     }));
 }
 

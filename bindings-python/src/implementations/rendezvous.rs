@@ -12,6 +12,7 @@ use pyo3::types::{PyList, PyTuple};
 use super::Answer;
 use crate::classes::Store;
 use crate::convert::{Call, CoreResult, answer, nothing, raise, run, store_of, timedelta};
+use crate::ending::attach;
 
 /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
 pub(crate) fn rendezvous<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
@@ -38,9 +39,12 @@ pub(crate) fn register_rendezvous_handler<'py>(
     let handler = handler.clone().unbind();
     // An exception of the handler cannot go through the core as it is.
     let meet = move |request: RendezvousRequest<'_>| {
-        Python::attach(|py| met(handler.bind(py), request)).map_err(|error| Error::Rendezvous {
-            message: format!("the rendezvous handler raised {error}"),
-        })
+        let failed = |message| Err(Error::Rendezvous { message });
+        match attach(|py| met(handler.bind(py), request)) {
+            Some(Ok(met)) => Ok(met),
+            Some(Err(error)) => failed(format!("the rendezvous handler raised {error}")),
+            None => failed("the interpreter ends".to_owned()),
+        }
     };
     polyrank::rendezvous::register_rendezvous_handler(&scheme, Arc::new(meet)).or_raise(py)?;
     nothing(py)
