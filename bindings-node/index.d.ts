@@ -269,6 +269,8 @@ export type ErrorKind =
   | "NotACounter"
   | "QueueEmpty"
   | "Network"
+  | "Quorum"
+  | "ManagerFailed"
   | "MonitoredBarrier"
   | "Backend"
   | "TopologyMismatch";
@@ -514,6 +516,20 @@ export class DistNetworkError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "Network";
+}
+
+/** There is no quorum of replicas. `startQuorum` asks again. */
+export class QuorumError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Quorum";
+}
+
+/** The manager of a replica cannot go on: end the replica, and start it anew. */
+export class ManagerFailedError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "ManagerFailed";
 }
 
 /** A failure of a backend's own library. */

@@ -360,6 +360,22 @@ dictionary Network {
   required DOMString message;
 };
 
+/// There is no quorum of replicas. `start_quorum` asks again.
+[Error, Python=QuorumError,
+ Message="{message}"]
+dictionary Quorum {
+  /// Who asked, and why there is none.
+  required DOMString message;
+};
+
+/// The manager of a replica cannot go on: end the replica, and start it anew.
+[Error, Python=ManagerFailedError,
+ Message="{message}"]
+dictionary ManagerFailed {
+  /// Which replica, and why.
+  required DOMString message;
+};
+
 /// A barrier found ranks missing.
 [Error, Python=MonitoredBarrierError, Parent=BackendError, Bases=(TimeoutError),
  Message="{message}"]

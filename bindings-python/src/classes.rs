@@ -21,6 +21,7 @@ pub(crate) use crate::current::CurrentProcessGroup;
 pub(crate) use crate::device_mesh::DeviceMesh;
 pub(crate) use crate::future::Future;
 use crate::hooks;
+pub(crate) use crate::manager::Manager;
 use crate::python_store::{keeping, kept_apart};
 use crate::reduce_op::ReduceOp;
 use crate::waiting::wait_on;

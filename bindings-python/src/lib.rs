@@ -20,6 +20,7 @@ mod held_ranks;
 mod hooks;
 mod implementations;
 mod log;
+mod manager;
 mod object_codec;
 mod python_store;
 mod record;
@@ -59,6 +60,7 @@ mod _core {
         module.setattr("_stall_report_s", wrap_pyfunction!(log::stall_report_s, module)?)?;
         module.setattr("_hold", wrap_pyfunction!(held_ranks::hold, module)?)?;
         log::begin();
+        polyrank_replicas::calls::install();
         ending::watch(module.py())?;
         collector::watch(module.py())?;
         generated::add(module)

@@ -23,6 +23,7 @@ use losses::Losses;
 mod called_name;
 pub(crate) mod comm_name;
 mod described;
+mod followed;
 mod future;
 pub(crate) mod group_names;
 mod label;

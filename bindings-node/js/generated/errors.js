@@ -97,6 +97,14 @@ name(DistStoreError, "DistStoreError", "Store");
 export class DistNetworkError extends PolyrankError {}
 name(DistNetworkError, "DistNetworkError", "Network");
 
+/** There is no quorum of replicas. `startQuorum` asks again. */
+export class QuorumError extends PolyrankError {}
+name(QuorumError, "QuorumError", "Quorum");
+
+/** The manager of a replica cannot go on: end the replica, and start it anew. */
+export class ManagerFailedError extends PolyrankError {}
+name(ManagerFailedError, "ManagerFailedError", "ManagerFailed");
+
 /** A failure of a backend's own library. */
 export class DistBackendError extends PolyrankError {}
 name(DistBackendError, "DistBackendError", "Backend");
@@ -175,6 +183,8 @@ const KINDS = {
   Rendezvous: RendezvousError,
   Store: DistStoreError,
   Network: DistNetworkError,
+  Quorum: QuorumError,
+  ManagerFailed: ManagerFailedError,
   Backend: DistBackendError,
   MeshDimension: MeshDimensionError,
   BackendUnavailable: BackendUnavailableError,

@@ -18,7 +18,7 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
-from polyrank._enums import BackendType, DebugLevel, WorkResult
+from polyrank._enums import BackendType, DebugLevel, WorldSizeMode, WorkResult
 
 __all__ = [
     "AbortedError",
@@ -54,6 +54,9 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidGroupError",
     "InvalidTypeError",
+    "Manager",
+    "ManagerFailedError",
+    "ManagerState",
     "MeshDimensionError",
     "MessageDTypeError",
     "MessageSizeError",
@@ -74,6 +77,7 @@ __all__ = [
     "PreparedOperation",
     "ProcessGroup",
     "QueueEmptyError",
+    "QuorumError",
     "RankFailedError",
     "RankNotInGroupError",
     "ReconfigureOptions",
@@ -453,6 +457,12 @@ class QueueEmptyError(DistStoreError):
 
 class DistNetworkError(PolyrankError):
     """A socket failed: connecting, binding, reading, writing."""
+
+class QuorumError(PolyrankError):
+    """There is no quorum of replicas. `start_quorum` asks again."""
+
+class ManagerFailedError(PolyrankError):
+    """The manager of a replica cannot go on: end the replica, and start it anew."""
 
 class DistBackendError(PolyrankError):
     """A failure of a backend's own library."""
@@ -1128,6 +1138,27 @@ class ReconfigureOptions(Options):
     @hints.setter
     def hints(self, value: GroupHints | None) -> None: ...
     def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ..., hints: GroupHints | None = ...) -> Self: ...
+
+
+class ManagerState(Options):
+    """How far training is."""
+
+    @property
+    def step(self) -> int:
+        """Steps that were committed."""
+    @step.setter
+    def step(self, value: SupportsIndex) -> None: ...
+    @property
+    def batches_committed(self) -> int:
+        """Batches of all replicas that were in them."""
+    @batches_committed.setter
+    def batches_committed(self, value: SupportsIndex) -> None: ...
+    @property
+    def batchesCommitted(self) -> int:
+        """c10d's spelling of `batches_committed`."""
+    @batchesCommitted.setter
+    def batchesCommitted(self, value: SupportsIndex) -> None: ...
+    def __new__(cls, step: SupportsIndex = ..., batches_committed: SupportsIndex = ...) -> Self: ...
 
 
 @final
@@ -2389,6 +2420,155 @@ class ProcessGroup:
     CUSTOM: ClassVar[BackendType]
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
+
+
+@final
+class Manager:
+    """One rank's part in training that goes on when replicas come and go: torchft's `Manager`.
+
+    A replica is what fails as a whole: a process, or a group of ranks that share a model. Each of
+    its ranks has a manager, and the ranks of the same number in all replicas average gradients. A
+    lighthouse, which `polyrank lighthouse` starts, says at each step which replicas there are. Each
+    step is `start_quorum`, then `allreduce` of gradients, then `should_commit`; if that is true,
+    the program changes its parameters, and otherwise it begins the same step anew.
+
+    No error of the group or of the network gets into the training loop: what fails is known when
+    `should_commit` says no, and `errored` says why. A replica that is killed costs the others at
+    most the step in which it is. One that is started anew takes the state of the others.
+
+    Between `start_quorum` and `should_commit` a program changes nothing of what it has registered.
+    One thread trains with a manager; any may ask how far it is.
+    """
+
+    def __new__(cls, min_replica_size: SupportsIndex, lighthouse_addr: str | None = None, replica_id: str = "", rank: SupportsIndex | None = None, world_size: SupportsIndex | None = None, store_addr: str | None = None, timeout: _Duration = ..., quorum_timeout: _Duration = ..., connect_timeout: _Duration = ..., use_async_quorum: bool = True, world_size_mode: WorldSizeMode | Literal["DYNAMIC", "FIXED_WITH_SPARES"] = ..., init_sync: bool = True, max_retries: SupportsIndex | None = None, quorum_retries: SupportsIndex = 0, hostname: str = "127.0.0.1", port: SupportsIndex | None = None, heartbeat_interval: _Duration = ..., token: str | None = None, data: str = "", pg: ProcessGroup | NonGroupMember | None = None) -> Self:
+        """Starts one. Rank 0 of the replica waits for the lighthouse, the others for rank 0. The
+        environment's `TORCHFT_*_SEC` go before what is said here of timeouts.
+
+        - `min_replica_size`: fewer replicas commit nothing.
+        - `lighthouse_addr`: `http://host:port` of the lighthouse; none: what `TORCHFT_LIGHTHOUSE`
+          says. Only rank 0 of a replica needs it.
+        - `replica_id`: what the replica is called; a part that no other start has is appended.
+        - `rank`, `world_size`: this process in its replica; none: what `RANK` and `WORLD_SIZE` say,
+          or the only one.
+        - `store_addr`: `host:port` of the `TCPStore` of the replica, which somebody serves; none:
+          rank 0 does at `MASTER_ADDR` and `MASTER_PORT`. A replica of one rank needs none.
+        - `timeout`: limit of an operation, of making the group, and of a state's way.
+        - `quorum_timeout`: how long a quorum is waited for.
+        - `connect_timeout`: how long the lighthouse, the manager and the store are waited for.
+        - `use_async_quorum`: whether the quorum comes while the program computes. If not,
+          `start_quorum` waits for it, and who takes a state participates in the same step.
+        - `world_size_mode`: how many replicas participate.
+        - `init_sync`: whether all replicas begin with the state of one. If not, they must be alike by
+          themselves.
+        - `max_retries`: so many steps in a row may be lost; one more, and `should_commit` raises.
+          None: any number.
+        - `quorum_retries`: how often a quorum that failed is asked for again before it is an error.
+        - `hostname`: under which others reach this host. The default is right if all replicas are on
+          one host.
+        - `port`: of the manager; none: what `TORCHFT_MANAGER_PORT` says, or any that is free.
+        - `heartbeat_interval`: how often the lighthouse is told that the replica is alive.
+        - `token`: what the lighthouse was started with; none: what `POLYRANK_TOKEN` says. It travels
+          in plain text.
+        - `data`: what the lighthouse shows of the replica, as JSON.
+        - `pg`: the group whose members are replaced; none: one of its own over TCP and shared memory.
+
+        Raises `InvalidArgumentError`, `ManagerFailedError`.
+        """
+    def register_state_dict_fn(self, key: str, load_state_dict: Callable[[Any], Any], state_dict: Callable[[], Any]) -> None:
+        """What `state_dict` gives belongs to the state of a replica, and `load_state_dict` takes it. All
+        replicas register the same keys, before the first quorum. The object travels as that of an
+        object collective: plain values and arrays, no pickle.
+
+        `state_dict` is called on a thread of the manager, between `start_quorum` and the end of the
+        quorum, and only if another replica is behind; `load_state_dict` by `should_commit`, or by
+        `start_quorum` if that waits for the quorum. Neither may call what waits for the quorum.
+
+        Raises `InvalidArgumentError`.
+        """
+    def start_quorum(self, allow_heal: bool = True, shrink_only: bool = False, timeout: _Duration | None = None) -> None:
+        """A step begins: asks for a quorum. With `use_async_quorum` it returns at once, and what goes
+        wrong is raised by `wait_quorum`, or has the step not committed.
+
+        - `allow_heal`: whether this replica takes a state if it is behind, and gives its own to
+          others. Without, one that is behind does not participate.
+        - `shrink_only`: whether only replicas of the last quorum are let in.
+        - `timeout`: how long the quorum is waited for; none: `quorum_timeout`.
+
+        Raises `ManagerFailedError`, `QuorumError`.
+        """
+    def wait_quorum(self) -> None:
+        """Waits until the quorum is there, the group is made, and states have moved.
+
+        Raises `ManagerFailedError`, `QuorumError`.
+        """
+    def allreduce(self, tensor: _Tensor, reduce_op: ReduceOp = ...) -> Work:
+        """Reduces a tensor over the replicas that participate, in place. Waits for the quorum first. If
+        anything has failed in this step, nothing is sent, and the tensor stays as it is; if the
+        operation itself fails, it may be anything. The work ends well in any case: what failed is
+        known when `should_commit` says no.
+
+        AVG is the sum divided by `num_participants`. A rank that does not participate contributes
+        nothing, and has the result, too.
+
+        `reduce_op` is `ReduceOp.AVG` by default.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `UnsupportedError`.
+        """
+    def allreduce_coalesced(self, tensors: Sequence[_Tensor], reduce_op: ReduceOp = ...) -> Work:
+        """As `allreduce`, of each tensor for itself, in one operation.
+
+        `reduce_op` is `ReduceOp.AVG` by default.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `UnsupportedError`.
+        """
+    def should_commit(self, timeout: _Duration | None = None) -> bool:
+        """Whether the step is committed: all ranks of the replica got through it, and enough replicas
+        participate. Waits for the operations of the step, and loads a state that has come. If it is
+        true, the program changes its parameters; if not, it does not, and begins the same step anew.
+
+        - `timeout`: how long the vote of several ranks is waited for; none: as long as one of them
+          may need for its quorum, the group, a state and an operation that fails.
+
+        Raises `ManagerFailedError`.
+        """
+    def report_error(self, error: str) -> None:
+        """This step cannot be committed: what the program noticed by itself. The other replicas do not
+        wait for this one.
+        """
+    def errored(self) -> str | None:
+        """Why this step is not committed, as far as is known; none if nothing has failed."""
+    def num_participants(self) -> int:
+        """How many replicas participate in this step: by what averages are divided. Waits for the
+        quorum; 0 if there is none.
+        """
+    def participating_rank(self) -> int | None:
+        """The number of this replica among those that participate; none if it does not, as a spare or
+        one that is behind. Waits for the quorum.
+        """
+    def is_participating(self) -> bool:
+        """Whether what this rank has counts in this step. Waits for the quorum."""
+    def current_step(self) -> int:
+        """How many steps were committed."""
+    def batches_committed(self) -> int:
+        """How many batches of all replicas were in them."""
+    def state_dict(self) -> dict[str, Any]:
+        """How far training is, to be kept with a checkpoint: written after `should_commit`."""
+    def load_state_dict(self, state_dict: ManagerState) -> None:
+        """Goes on from there. For a program that has read its checkpoint, before the first quorum, or
+        after a state could not be loaded.
+        """
+    def replica_id(self) -> str:
+        """What the replica is called, with what was appended."""
+    def replicas(self) -> list[str]:
+        """The ids of the replicas of the quorum, by their ranks in the group. Waits for the quorum."""
+    def group(self) -> ProcessGroup:
+        """The group whose members are the ranks of this number in all replicas."""
+    def shutdown(self) -> None:
+        """Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
+        second call does nothing. In a replica of several ranks rank 0 goes last.
+
+        Raises `ManagerFailedError`, `RankFailedError`.
+        """
 
 
 @disjoint_base

@@ -4,7 +4,7 @@ from enum import IntEnum, StrEnum
 
 from polyrank._compatible import BackendMethods
 
-__all__ = ["BackendType", "Backend", "DebugLevel", "WorkResult"]
+__all__ = ["BackendType", "Backend", "DebugLevel", "WorldSizeMode", "WorkResult"]
 
 
 class BackendType(IntEnum):
@@ -61,6 +61,17 @@ class DebugLevel(IntEnum):
     DETAIL = 2
     """Ranks compare through the store what they run, before they run it. Each notes where it has
     called it: dumps say that, and errors of ranks that disagree say it of both. That takes time.
+    """
+
+
+class WorldSizeMode(IntEnum):
+    """How many replicas participate in a step."""
+
+    DYNAMIC = 0
+    """All that are there."""
+    FIXED_WITH_SPARES = 1
+    """`min_replica_size` of them; the others are spares, which contribute nothing, and take the
+    place of one that fails.
     """
 
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
-    DeviceMesh, FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store,
+    DeviceMesh, FileStore, HashStore, MadeByCore, Manager, NonGroupMember, PrefixStore, ProcessGroup, Store,
     TCPStore, Topology, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
@@ -27,6 +27,9 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
     }
     if let Ok(topology) = object.cast::<Topology>() {
         return Ok(Some(Object::Topology(topology.get().inner.clone())));
+    }
+    if let Ok(manager) = object.cast::<Manager>() {
+        return Ok(Some(Object::Manager(manager.get().get()?.clone())));
     }
     if let Ok(mesh) = object.cast::<DeviceMesh>() {
         return Ok(Some(Object::Mesh(mesh.get().inner.clone())));
@@ -76,6 +79,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
         "Window" => made::<Window>(py, object),
+        "Manager" => made::<Manager>(py, object),
         "Topology" => made::<Topology>(py, object),
         "DeviceMesh" => made::<DeviceMesh>(py, object),
         "HashStore" => made::<HashStore>(py, object),

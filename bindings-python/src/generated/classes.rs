@@ -2030,6 +2030,226 @@ impl ProcessGroup {
 }
 
 #[pymethods]
+impl Manager {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("MANAGER_NEW", positional, keywords)
+    }
+
+    /// What `state_dict` gives belongs to the state of a replica, and `load_state_dict` takes it. All
+    /// replicas register the same keys, before the first quorum. The object travels as that of an
+    /// object collective: plain values and arrays, no pickle.
+    ///
+    /// `state_dict` is called on a thread of the manager, between `start_quorum` and the end of the
+    /// quorum, and only if another replica is behind; `load_state_dict` by `should_commit`, or by
+    /// `start_quorum` if that waits for the quorum. Neither may call what waits for the quorum.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "register_state_dict_fn", signature = (*positional, **keywords), text_signature = "($self, key, load_state_dict, state_dict)")]
+    fn py_register_state_dict_fn<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call =
+            convert::resolve(py, &tables::MANAGER_REGISTER_STATE_DICT_FN, positional, keywords)?;
+        implementations::manager::register_state_dict_fn(slf, call)
+    }
+
+    /// A step begins: asks for a quorum. With `use_async_quorum` it returns at once, and what goes
+    /// wrong is raised by `wait_quorum`, or has the step not committed.
+    ///
+    /// - `allow_heal`: whether this replica takes a state if it is behind, and gives its own to
+    ///   others. Without, one that is behind does not participate.
+    /// - `shrink_only`: whether only replicas of the last quorum are let in.
+    /// - `timeout`: how long the quorum is waited for; none: `quorum_timeout`.
+    ///
+    /// Raises `ManagerFailedError`, `QuorumError`.
+    #[pyo3(name = "start_quorum", signature = (*positional, **keywords), text_signature = "($self, allow_heal=True, shrink_only=False, timeout=None)")]
+    fn py_start_quorum<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "MANAGER_START_QUORUM", positional, keywords)
+    }
+
+    /// Waits until the quorum is there, the group is made, and states have moved.
+    ///
+    /// Raises `ManagerFailedError`, `QuorumError`.
+    #[pyo3(name = "wait_quorum", signature = ())]
+    fn py_wait_quorum<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_WAIT_QUORUM", positional, keywords)
+    }
+
+    /// Reduces a tensor over the replicas that participate, in place. Waits for the quorum first. If
+    /// anything has failed in this step, nothing is sent, and the tensor stays as it is; if the
+    /// operation itself fails, it may be anything. The work ends well in any case: what failed is
+    /// known when `should_commit` says no.
+    ///
+    /// AVG is the sum divided by `num_participants`. A rank that does not participate contributes
+    /// nothing, and has the result, too.
+    ///
+    /// `reduce_op` is `ReduceOp.AVG` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `UnsupportedError`.
+    #[pyo3(name = "allreduce", signature = (*positional, **keywords), text_signature = "($self, tensor, reduce_op=...)")]
+    fn py_allreduce<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::MANAGER_ALLREDUCE, positional, keywords)?;
+        implementations::manager::allreduce(slf, call)
+    }
+
+    /// As `allreduce`, of each tensor for itself, in one operation.
+    ///
+    /// `reduce_op` is `ReduceOp.AVG` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `UnsupportedError`.
+    #[pyo3(name = "allreduce_coalesced", signature = (*positional, **keywords), text_signature = "($self, tensors, reduce_op=...)")]
+    fn py_allreduce_coalesced<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call =
+            convert::resolve(py, &tables::MANAGER_ALLREDUCE_COALESCED, positional, keywords)?;
+        implementations::manager::allreduce_coalesced(slf, call)
+    }
+
+    /// Whether the step is committed: all ranks of the replica got through it, and enough replicas
+    /// participate. Waits for the operations of the step, and loads a state that has come. If it is
+    /// true, the program changes its parameters; if not, it does not, and begins the same step anew.
+    ///
+    /// - `timeout`: how long the vote of several ranks is waited for; none: as long as one of them
+    ///   may need for its quorum, the group, a state and an operation that fails.
+    ///
+    /// Raises `ManagerFailedError`.
+    #[pyo3(name = "should_commit", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
+    fn py_should_commit<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "MANAGER_SHOULD_COMMIT", positional, keywords)
+    }
+
+    /// This step cannot be committed: what the program noticed by itself. The other replicas do not
+    /// wait for this one.
+    #[pyo3(name = "report_error", signature = (*positional, **keywords), text_signature = "($self, error)")]
+    fn py_report_error<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "MANAGER_REPORT_ERROR", positional, keywords)
+    }
+
+    /// Why this step is not committed, as far as is known; none if nothing has failed.
+    #[pyo3(name = "errored", signature = ())]
+    fn py_errored<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_ERRORED", positional, keywords)
+    }
+
+    /// How many replicas participate in this step: by what averages are divided. Waits for the
+    /// quorum; 0 if there is none.
+    #[pyo3(name = "num_participants", signature = ())]
+    fn py_num_participants<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_NUM_PARTICIPANTS", positional, keywords)
+    }
+
+    /// The number of this replica among those that participate; none if it does not, as a spare or
+    /// one that is behind. Waits for the quorum.
+    #[pyo3(name = "participating_rank", signature = ())]
+    fn py_participating_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_PARTICIPATING_RANK", positional, keywords)
+    }
+
+    /// Whether what this rank has counts in this step. Waits for the quorum.
+    #[pyo3(name = "is_participating", signature = ())]
+    fn py_is_participating<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_IS_PARTICIPATING", positional, keywords)
+    }
+
+    /// How many steps were committed.
+    #[pyo3(name = "current_step", signature = ())]
+    fn py_current_step<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_CURRENT_STEP", positional, keywords)
+    }
+
+    /// How many batches of all replicas were in them.
+    #[pyo3(name = "batches_committed", signature = ())]
+    fn py_batches_committed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_BATCHES_COMMITTED", positional, keywords)
+    }
+
+    /// How far training is, to be kept with a checkpoint: written after `should_commit`.
+    #[pyo3(name = "state_dict", signature = ())]
+    fn py_state_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_STATE_DICT", positional, keywords)
+    }
+
+    /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
+    /// after a state could not be loaded.
+    #[pyo3(name = "load_state_dict", signature = (*positional, **keywords), text_signature = "($self, state_dict)")]
+    fn py_load_state_dict<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "MANAGER_LOAD_STATE_DICT", positional, keywords)
+    }
+
+    /// What the replica is called, with what was appended.
+    #[pyo3(name = "replica_id", signature = ())]
+    fn py_replica_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_REPLICA_ID", positional, keywords)
+    }
+
+    /// The ids of the replicas of the quorum, by their ranks in the group. Waits for the quorum.
+    #[pyo3(name = "replicas", signature = ())]
+    fn py_replicas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_REPLICAS", positional, keywords)
+    }
+
+    /// The group whose members are the ranks of this number in all replicas.
+    #[pyo3(name = "group", signature = ())]
+    fn py_group<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_GROUP", positional, keywords)
+    }
+
+    /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
+    /// second call does nothing. In a replica of several ranks rank 0 goes last.
+    ///
+    /// Raises `ManagerFailedError`, `RankFailedError`.
+    #[pyo3(name = "shutdown", signature = ())]
+    fn py_shutdown<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGER_SHUTDOWN", positional, keywords)
+    }
+}
+
+#[pymethods]
 impl Store {
     /// Sets `key` to `value`, replacing what was there.
     ///
@@ -2896,6 +3116,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Topology>()?;
     module.add_class::<PreparedOperation>()?;
     module.add_class::<ProcessGroup>()?;
+    module.add_class::<Manager>()?;
     module.add_class::<Store>()?;
     module.add_class::<HashStore>()?;
     module.add_class::<FileStore>()?;

@@ -233,6 +233,20 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         doc: "A socket failed: connecting, binding, reading, writing.",
     },
     ErrorClass {
+        kind: "Quorum",
+        python: "QuorumError",
+        parent: None,
+        bases: &[],
+        doc: "There is no quorum of replicas. `start_quorum` asks again.",
+    },
+    ErrorClass {
+        kind: "ManagerFailed",
+        python: "ManagerFailedError",
+        parent: None,
+        bases: &[],
+        doc: "The manager of a replica cannot go on: end the replica, and start it anew.",
+    },
+    ErrorClass {
         kind: "MonitoredBarrier",
         python: "MonitoredBarrierError",
         parent: Some("Backend"),
@@ -449,6 +463,10 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::NotACounter { key } => ("NotACounter", vec![("key", Field::Text(key.clone()))]),
         Error::QueueEmpty => ("QueueEmpty", vec![]),
         Error::Network { message } => ("Network", vec![("message", Field::Text(message.clone()))]),
+        Error::Quorum { message } => ("Quorum", vec![("message", Field::Text(message.clone()))]),
+        Error::ManagerFailed { message } => {
+            ("ManagerFailed", vec![("message", Field::Text(message.clone()))])
+        }
         Error::MonitoredBarrier { group, collective, rank, missing_ranks, message } => (
             "MonitoredBarrier",
             vec![

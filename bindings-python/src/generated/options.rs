@@ -1422,6 +1422,60 @@ impl ReconfigureOptions {
     }
 }
 
+/// How far training is.
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
+pub(crate) struct ManagerState;
+
+#[pymethods]
+impl ManagerState {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let record = Record::new(&tables::MANAGER_STATE, positional, keywords)?;
+        let base = PyClassInitializer::from(record);
+        Ok(base.add_subclass(Self))
+    }
+
+    /// Steps that were committed.
+    #[getter(step)]
+    fn step(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 0)
+    }
+
+    #[setter(step)]
+    fn set_step(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 0, value)
+    }
+
+    /// Batches of all replicas that were in them.
+    #[getter(batches_committed)]
+    fn batches_committed(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 1)
+    }
+
+    #[setter(batches_committed)]
+    fn set_batches_committed(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 1, value)
+    }
+
+    /// c10d's spelling of `batches_committed`.
+    #[getter(batchesCommitted)]
+    fn batches_committed_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 1)
+    }
+
+    #[setter(batchesCommitted)]
+    fn set_batches_committed_in_camel_case(
+        slf: &Bound<'_, Self>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Record::set(slf.as_any(), 1, value)
+    }
+}
+
 /// Puts the classes into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Record>()?;
@@ -1440,5 +1494,6 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BarrierOptions>()?;
     module.add_class::<GroupHints>()?;
     module.add_class::<ReconfigureOptions>()?;
+    module.add_class::<ManagerState>()?;
     Ok(())
 }

@@ -6,6 +6,7 @@ pub(crate) mod device_backend;
 pub(crate) mod device_mesh;
 pub(crate) mod distributed;
 pub(crate) mod future;
+pub(crate) mod manager;
 mod objects;
 pub(crate) mod p2p_op;
 mod point_to_point;

@@ -167,6 +167,9 @@ pub enum ManagerError {
     /// Calls are in the wrong order, or something was registered twice.
     #[error("{0}")]
     Order(String),
+    /// The wait for the quorum was ended by a check of the thread, as for Ctrl-C.
+    #[error("interrupted while waiting for the quorum")]
+    Interrupted,
     /// It was shut down.
     #[error("the manager of replica {replica} was shut down")]
     Closed {

@@ -64,6 +64,8 @@
 //!   another.
 
 mod average;
+#[doc(hidden)]
+pub mod calls;
 mod error;
 mod manager;
 mod operations;

@@ -183,8 +183,11 @@ impl Manager {
         if matches!(shared.lock().phase, Phase::Unasked) {
             return Err(ManagerError::Order("call start_quorum before should_commit".to_owned()));
         }
-        if let Err(error) = shared.wait_quorum() {
-            shared.report(None, error);
+        match shared.wait_quorum() {
+            Ok(()) => {}
+            // The step goes on.
+            Err(error @ ManagerError::Interrupted) => return Err(error),
+            Err(error) => shared.report(None, error),
         }
         self.settle_works();
         shared.load_pending();

@@ -56,6 +56,30 @@ impl ManagedWork {
         self.end(ended)
     }
 
+    /// As a work of the group, which ends well.
+    fn into_work(mut self) -> Work {
+        let name = self.work.as_ref().map_or("allreduce", Work::name);
+        let Some(first) = self.work.take() else {
+            return Work::of_nothing(name, &self.shared.group);
+        };
+        let (shared, turn, divisor) = (self.shared.clone(), self.turn, self.divisor);
+        let tensors = std::mem::take(&mut self.tensors);
+        let work = first.followed_by(move |ended| {
+            match ended {
+                Err(cause) => shared.report(Some(turn), shared.of_group(name, cause.clone())),
+                Ok(()) => {
+                    if let Some(by) = divisor {
+                        tensors.iter().for_each(|tensor| average::divide(tensor, by));
+                    }
+                }
+            }
+            Ok(())
+        });
+        // The vote waits for the division, too.
+        self.shared.lock().works.push_back(work.clone());
+        work
+    }
+
     /// Whether it is done, well or not. Does not block.
     #[must_use]
     pub fn is_completed(&self) -> bool {
@@ -172,6 +196,23 @@ impl Manager {
         self.reduce(tensors.into_tensors(), options.reduce_op, |group, op, tensors| {
             group.allreduce_coalesced_async(tensors, options.reduce_op(op))
         })
+    }
+
+    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it.
+    pub(crate) fn allreduce_work(
+        &self,
+        tensors: Vec<Tensor>,
+        op: ReduceOp,
+        is_coalesced: bool,
+    ) -> Result<Work, ManagerError> {
+        let managed = match is_coalesced {
+            true => {
+                let options = AllreduceCoalescedOptions::default().reduce_op(op);
+                self.allreduce_coalesced_async(tensors, options)?
+            }
+            false => self.allreduce_async(tensors, AllreduceOptions::default().reduce_op(op))?,
+        };
+        Ok(managed.into_work())
     }
 
     /// Any operation of the group, as part of this step: `begin` issues it. It is not called if

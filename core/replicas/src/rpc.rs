@@ -2,8 +2,9 @@
 //! so that connections are kept alive while the program computes for long.
 
 use std::future::Future;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
+use polyrank::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use polyrank_quorum::{ClientOptions, ManagerClient, QuorumError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -23,8 +24,8 @@ impl Rpc {
         Ok(Rpc { runtime: Some(runtime), closed: watch::Sender::new(false) })
     }
 
-    /// What comes of `call`; none if all calls were ended meanwhile. May be called anywhere, also
-    /// where tasks are run.
+    /// What comes of `call`; none if all calls were ended meanwhile, or the one who waits is wanted
+    /// elsewhere, as by Ctrl-C. May be called anywhere, also where tasks are run.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -39,7 +40,13 @@ impl Rpc {
                 outcome = call => drop(answer.send(outcome)),
             }
         });
-        answered.recv().ok()
+        loop {
+            match answered.recv_timeout(INTERRUPT_CHECK_INTERVAL) {
+                Ok(outcome) => return Some(outcome),
+                Err(RecvTimeoutError::Timeout) if !is_interrupted() => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Connects to a manager.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use polyrank::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use polyrank::{Error, ProcessGroup, Tensor, Work};
 use polyrank_quorum::ManagerClient;
 
@@ -190,12 +191,32 @@ impl Shared {
         Err(ManagerError::Order(message.to_owned()))
     }
 
-    /// Waits until no quorum is on its way. On the manager's own thread it is as far as it is.
+    /// Waits until no quorum is on its way, or whoever waits is wanted elsewhere. On the manager's
+    /// own thread it is as far as it is.
     pub(crate) fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
         if self.unless_own_thread().is_err() {
-            return self.lock();
+            return state;
         }
-        self.wait_until(|state| !matches!(state.phase, Phase::Asked(_) | Phase::Running))
+        while state.is_on_its_way() {
+            let waiting = self.changed.wait_timeout_while(
+                state,
+                INTERRUPT_CHECK_INTERVAL,
+                |state| state.is_on_its_way(),
+            );
+            state = waiting.unwrap_or_else(PoisonError::into_inner).0;
+            if !state.is_on_its_way() {
+                break;
+            }
+            // It may take a lock of the language's, for which the manager's thread waits.
+            drop(state);
+            let is_wanted = is_interrupted();
+            state = self.lock();
+            if is_wanted {
+                break;
+            }
+        }
+        state
     }
 
     /// Waits for the quorum of this step.
@@ -204,6 +225,7 @@ impl Shared {
         match &state.phase {
             Phase::Failed(error) => Err(error.clone()),
             _ if state.is_closed => Err(self.closed()),
+            Phase::Asked(_) | Phase::Running => Err(ManagerError::Interrupted),
             Phase::Unasked => {
                 Err(ManagerError::Order("call start_quorum before waiting for a quorum".to_owned()))
             }
@@ -217,6 +239,9 @@ impl Shared {
         let mut state = self.settled();
         if state.is_closed {
             return Err(self.closed());
+        }
+        if state.is_on_its_way() {
+            return Err(ManagerError::Interrupted);
         }
         if state.unhealed >= MAX_UNHEALED {
             return Err(ManagerError::CannotHeal {
@@ -411,6 +436,11 @@ impl Shared {
 }
 
 impl State {
+    /// Whether there is to be a quorum, and is none yet.
+    fn is_on_its_way(&self) -> bool {
+        matches!(self.phase, Phase::Asked(_) | Phase::Running)
+    }
+
     /// Whether what this rank has counts in operations.
     pub(crate) fn is_participating(&self) -> bool {
         self.membership.participating_rank.is_some() && !self.is_healing

@@ -8,12 +8,16 @@
 use std::future::Future;
 use std::net::TcpListener;
 use std::pin::Pin;
+#[cfg(not(target_family = "wasm"))]
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::FromValue;
 use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::origin::Origin;
+#[cfg(not(target_family = "wasm"))]
+use super::replica_manager::ReplicaManager;
 use super::resolve::{ResolvedCall, resolve, unsupported};
 use super::settings::Settings;
 use super::value::{Arguments, Foreign, Language, Value};
@@ -362,6 +366,12 @@ impl Invocation {
     /// The topology that the method is called on.
     pub(crate) fn this_topology(&self) -> Result<Topology> {
         self.this()?.topology().cloned()
+    }
+
+    /// The manager that the method is called on.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn this_manager(&self) -> Result<Arc<dyn ReplicaManager>> {
+        Ok(self.this()?.manager()?.get().clone())
     }
 
     /// The store that the method is called on.

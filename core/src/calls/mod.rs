@@ -19,6 +19,8 @@ pub(crate) mod invocation;
 pub(crate) mod object;
 mod origin;
 mod reader;
+#[cfg(not(target_family = "wasm"))]
+pub mod replica_manager;
 mod request;
 pub(crate) mod resolve;
 mod settings;

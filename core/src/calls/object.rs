@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::custom_store::ForeignStore;
+#[cfg(not(target_family = "wasm"))]
+use super::replica_manager::ReplicaManagerObject;
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::{Error, Result};
 use crate::process_group::topology::Topology;
@@ -33,6 +35,9 @@ pub enum Object {
     Mesh(DeviceMesh),
     /// A topology.
     Topology(Topology),
+    /// What a rank of a replica trains with.
+    #[cfg(not(target_family = "wasm"))]
+    Manager(ReplicaManagerObject),
 }
 
 /// A store, and what it was made as.
@@ -85,6 +90,8 @@ impl Object {
             Object::Window(_) => &["Window"],
             Object::Mesh(_) => &["DeviceMesh"],
             Object::Topology(_) => &["Topology"],
+            #[cfg(not(target_family = "wasm"))]
+            Object::Manager(_) => &["Manager"],
             Object::Store(store) => match store.kind {
                 Kind::Only(interfaces) | Kind::Foreign(_, interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
@@ -107,6 +114,8 @@ impl Object {
             Object::Window(window) => window.identity(),
             Object::Mesh(mesh) => mesh.identity(),
             Object::Topology(topology) => topology.identity(),
+            #[cfg(not(target_family = "wasm"))]
+            Object::Manager(manager) => manager.identity(),
         }
     }
 
@@ -180,6 +189,18 @@ impl Object {
         }
     }
 
+    /// The manager that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is not a manager.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn manager(&self) -> Result<&ReplicaManagerObject> {
+        match self {
+            Object::Manager(manager) => Ok(manager),
+            other => Err(is_not(other, "Manager")),
+        }
+    }
+
     /// The group in which operations on it run: that of a window or a topology, or itself.
     ///
     /// # Errors
@@ -188,6 +209,8 @@ impl Object {
         match self {
             Object::Window(window) => Ok(window.group()),
             Object::Topology(topology) => Ok(topology.group()),
+            #[cfg(not(target_family = "wasm"))]
+            Object::Manager(manager) => Ok(manager.get().group()),
             other => other.group(),
         }
     }
@@ -378,6 +401,8 @@ impl fmt::Display for Object {
             Object::Window(window) => write!(f, "{window:?}"),
             Object::Mesh(mesh) => write!(f, "{mesh}"),
             Object::Topology(topology) => write!(f, "{topology:?}"),
+            #[cfg(not(target_family = "wasm"))]
+            Object::Manager(manager) => write!(f, "{manager:?}"),
         }
     }
 }

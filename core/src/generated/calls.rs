@@ -121,6 +121,46 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_REDUCE_SCATTER_V,
     &PROCESS_GROUP_ALL_TO_ALL_V,
     &PROCESS_GROUP_NEW_WINDOW,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_NEW,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_REGISTER_STATE_DICT_FN,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_START_QUORUM,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_WAIT_QUORUM,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_ALLREDUCE,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_ALLREDUCE_COALESCED,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_SHOULD_COMMIT,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_REPORT_ERROR,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_ERRORED,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_NUM_PARTICIPANTS,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_PARTICIPATING_RANK,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_IS_PARTICIPATING,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_CURRENT_STEP,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_BATCHES_COMMITTED,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_STATE_DICT,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_LOAD_STATE_DICT,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_REPLICA_ID,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_REPLICAS,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_GROUP,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGER_SHUTDOWN,
     &STORE_SET,
     &STORE_GET,
     &STORE_ADD,
@@ -169,10 +209,15 @@ pub static METHODS: &[&Method] = &[
     &WORK_SYNCHRONIZE,
     &WORK_BOXED,
     &WORK_UNBOX,
+    #[cfg(not(target_family = "wasm"))]
     &FUTURE_WAIT,
+    #[cfg(not(target_family = "wasm"))]
     &FUTURE_DONE,
+    #[cfg(not(target_family = "wasm"))]
     &FUTURE_VALUE,
+    #[cfg(not(target_family = "wasm"))]
     &FUTURE_THEN,
+    #[cfg(not(target_family = "wasm"))]
     &FUTURE_ADD_DONE_CALLBACK,
     &DISTRIBUTED_IS_AVAILABLE,
     &DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED,
@@ -474,7 +519,19 @@ pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
     ],
 };
 
+/// `ManagerState`
+pub static MANAGER_STATE: RecordType = RecordType {
+    name: "ManagerState",
+    base: None,
+    extensions: &[],
+    members: &[
+        required("step", Type::Int, Role::None),
+        required("batches_committed", Type::Int, Role::None),
+    ],
+};
+
 /// `DeviceBackend.name`
+
 pub static DEVICE_BACKEND_NAME: Method = Method {
     interface: "DeviceBackend",
     name: "name",
@@ -487,6 +544,7 @@ pub static DEVICE_BACKEND_NAME: Method = Method {
 };
 
 /// `DeviceBackend.rank`
+
 pub static DEVICE_BACKEND_RANK: Method = Method {
     interface: "DeviceBackend",
     name: "rank",
@@ -499,6 +557,7 @@ pub static DEVICE_BACKEND_RANK: Method = Method {
 };
 
 /// `DeviceBackend.size`
+
 pub static DEVICE_BACKEND_SIZE: Method = Method {
     interface: "DeviceBackend",
     name: "size",
@@ -511,6 +570,7 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
 };
 
 /// `DeviceMesh.new`
+
 pub static DEVICE_MESH_NEW: Method = Method {
     interface: "DeviceMesh",
     name: "new",
@@ -536,6 +596,7 @@ pub static DEVICE_MESH_NEW: Method = Method {
 };
 
 /// `DeviceMesh.from_group`
+
 pub static DEVICE_MESH_FROM_GROUP: Method = Method {
     interface: "DeviceMesh",
     name: "from_group",
@@ -575,6 +636,7 @@ pub static DEVICE_MESH_FROM_GROUP: Method = Method {
 };
 
 /// `DeviceMesh.size`
+
 pub static DEVICE_MESH_SIZE: Method = Method {
     interface: "DeviceMesh",
     name: "size",
@@ -597,6 +659,7 @@ pub static DEVICE_MESH_SIZE: Method = Method {
 };
 
 /// `DeviceMesh.get_rank`
+
 pub static DEVICE_MESH_GET_RANK: Method = Method {
     interface: "DeviceMesh",
     name: "get_rank",
@@ -609,6 +672,7 @@ pub static DEVICE_MESH_GET_RANK: Method = Method {
 };
 
 /// `DeviceMesh.get_coordinate`
+
 pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
     interface: "DeviceMesh",
     name: "get_coordinate",
@@ -621,6 +685,7 @@ pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
 };
 
 /// `DeviceMesh.get_local_rank`
+
 pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
     interface: "DeviceMesh",
     name: "get_local_rank",
@@ -643,6 +708,7 @@ pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
 };
 
 /// `DeviceMesh.get_group`
+
 pub static DEVICE_MESH_GET_GROUP: Method = Method {
     interface: "DeviceMesh",
     name: "get_group",
@@ -665,6 +731,7 @@ pub static DEVICE_MESH_GET_GROUP: Method = Method {
 };
 
 /// `DeviceMesh.get_all_groups`
+
 pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
     interface: "DeviceMesh",
     name: "get_all_groups",
@@ -677,6 +744,7 @@ pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
 };
 
 /// `DeviceMesh.slice`
+
 pub static DEVICE_MESH_SLICE: Method = Method {
     interface: "DeviceMesh",
     name: "slice",
@@ -694,6 +762,7 @@ pub static DEVICE_MESH_SLICE: Method = Method {
 };
 
 /// `DeviceMesh.flatten`
+
 pub static DEVICE_MESH_FLATTEN: Method = Method {
     interface: "DeviceMesh",
     name: "flatten",
@@ -713,6 +782,7 @@ pub static DEVICE_MESH_FLATTEN: Method = Method {
 };
 
 /// `DeviceMesh.equals`
+
 pub static DEVICE_MESH_EQUALS: Method = Method {
     interface: "DeviceMesh",
     name: "equals",
@@ -727,6 +797,7 @@ pub static DEVICE_MESH_EQUALS: Method = Method {
 };
 
 /// `DeviceMesh.get_root_mesh`
+
 pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
     interface: "DeviceMesh",
     name: "get_root_mesh",
@@ -739,6 +810,7 @@ pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
 };
 
 /// `P2POp.new`
+
 pub static P2P_OP_NEW: Method = Method {
     interface: "P2POp",
     name: "new",
@@ -765,6 +837,7 @@ pub static P2P_OP_NEW: Method = Method {
 };
 
 /// `Topology.coordinates`
+
 pub static TOPOLOGY_COORDINATES: Method = Method {
     interface: "Topology",
     name: "coordinates",
@@ -777,6 +850,7 @@ pub static TOPOLOGY_COORDINATES: Method = Method {
 };
 
 /// `Topology.rank_at`
+
 pub static TOPOLOGY_RANK_AT: Method = Method {
     interface: "Topology",
     name: "rank_at",
@@ -791,6 +865,7 @@ pub static TOPOLOGY_RANK_AT: Method = Method {
 };
 
 /// `Topology.shift`
+
 pub static TOPOLOGY_SHIFT: Method = Method {
     interface: "Topology",
     name: "shift",
@@ -808,6 +883,7 @@ pub static TOPOLOGY_SHIFT: Method = Method {
 };
 
 /// `Topology.neighbor_allgather`
+
 pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
     interface: "Topology",
     name: "neighbor_allgather",
@@ -826,6 +902,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
 };
 
 /// `Topology.neighbor_allgather_single`
+
 pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
     interface: "Topology",
     name: "neighbor_allgather_single",
@@ -844,6 +921,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
 };
 
 /// `Topology.neighbor_alltoall`
+
 pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
     interface: "Topology",
     name: "neighbor_alltoall",
@@ -862,6 +940,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
 };
 
 /// `Topology.neighbor_alltoall_single`
+
 pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
     interface: "Topology",
     name: "neighbor_alltoall_single",
@@ -880,6 +959,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
 };
 
 /// `PreparedOperation.start`
+
 pub static PREPARED_OPERATION_START: Method = Method {
     interface: "PreparedOperation",
     name: "start",
@@ -892,6 +972,7 @@ pub static PREPARED_OPERATION_START: Method = Method {
 };
 
 /// `PreparedOperation.run`
+
 pub static PREPARED_OPERATION_RUN: Method = Method {
     interface: "PreparedOperation",
     name: "run",
@@ -904,6 +985,7 @@ pub static PREPARED_OPERATION_RUN: Method = Method {
 };
 
 /// `PreparedOperation.wait`
+
 pub static PREPARED_OPERATION_WAIT: Method = Method {
     interface: "PreparedOperation",
     name: "wait",
@@ -923,6 +1005,7 @@ pub static PREPARED_OPERATION_WAIT: Method = Method {
 };
 
 /// `ProcessGroup.new`
+
 pub static PROCESS_GROUP_NEW: Method = Method {
     interface: "ProcessGroup",
     name: "new",
@@ -951,6 +1034,7 @@ pub static PROCESS_GROUP_NEW: Method = Method {
 };
 
 /// `ProcessGroup.rank`
+
 pub static PROCESS_GROUP_RANK: Method = Method {
     interface: "ProcessGroup",
     name: "rank",
@@ -963,6 +1047,7 @@ pub static PROCESS_GROUP_RANK: Method = Method {
 };
 
 /// `ProcessGroup.size`
+
 pub static PROCESS_GROUP_SIZE: Method = Method {
     interface: "ProcessGroup",
     name: "size",
@@ -975,6 +1060,7 @@ pub static PROCESS_GROUP_SIZE: Method = Method {
 };
 
 /// `ProcessGroup.name`
+
 pub static PROCESS_GROUP_NAME: Method = Method {
     interface: "ProcessGroup",
     name: "name",
@@ -987,6 +1073,7 @@ pub static PROCESS_GROUP_NAME: Method = Method {
 };
 
 /// `ProcessGroup.get_group_store`
+
 pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
     interface: "ProcessGroup",
     name: "get_group_store",
@@ -999,6 +1086,7 @@ pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
 };
 
 /// `ProcessGroup.get_backend`
+
 pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     interface: "ProcessGroup",
     name: "get_backend",
@@ -1011,6 +1099,7 @@ pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
 };
 
 /// `ProcessGroup.set_timeout`
+
 pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
     interface: "ProcessGroup",
     name: "set_timeout",
@@ -1023,6 +1112,7 @@ pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
 };
 
 /// `ProcessGroup.ranks`
+
 pub static PROCESS_GROUP_RANKS: Method = Method {
     interface: "ProcessGroup",
     name: "ranks",
@@ -1035,6 +1125,7 @@ pub static PROCESS_GROUP_RANKS: Method = Method {
 };
 
 /// `ProcessGroup.abort`
+
 pub static PROCESS_GROUP_ABORT: Method = Method {
     interface: "ProcessGroup",
     name: "abort",
@@ -1047,6 +1138,7 @@ pub static PROCESS_GROUP_ABORT: Method = Method {
 };
 
 /// `ProcessGroup.shutdown`
+
 pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
     interface: "ProcessGroup",
     name: "shutdown",
@@ -1059,6 +1151,7 @@ pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
 };
 
 /// `ProcessGroup.split_group`
+
 pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "split_group",
@@ -1090,6 +1183,7 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.merge_remote_group`
+
 pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "merge_remote_group",
@@ -1110,6 +1204,7 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.allreduce`
+
 pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce",
@@ -1148,6 +1243,7 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
 };
 
 /// `ProcessGroup.allreduce_coalesced`
+
 pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce_coalesced",
@@ -1170,6 +1266,7 @@ pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.reduce`
+
 pub static PROCESS_GROUP_REDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce",
@@ -1202,6 +1299,7 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
 };
 
 /// `ProcessGroup.broadcast`
+
 pub static PROCESS_GROUP_BROADCAST: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast",
@@ -1233,6 +1331,7 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
 };
 
 /// `ProcessGroup.broadcast_one`
+
 pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast_one",
@@ -1250,6 +1349,7 @@ pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
 };
 
 /// `ProcessGroup.allgather`
+
 pub static PROCESS_GROUP_ALLGATHER: Method = Method {
     interface: "ProcessGroup",
     name: "allgather",
@@ -1286,6 +1386,7 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
 };
 
 /// `ProcessGroup.allgather_coalesced`
+
 pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allgather_coalesced",
@@ -1309,6 +1410,7 @@ pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_single`
+
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single",
@@ -1341,6 +1443,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_single_coalesced`
+
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single_coalesced",
@@ -1364,6 +1467,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.gather`
+
 pub static PROCESS_GROUP_GATHER: Method = Method {
     interface: "ProcessGroup",
     name: "gather",
@@ -1401,6 +1505,7 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
 };
 
 /// `ProcessGroup.gather_single`
+
 pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "gather_single",
@@ -1419,6 +1524,7 @@ pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.scatter`
+
 pub static PROCESS_GROUP_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "scatter",
@@ -1452,6 +1558,7 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter`
+
 pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter",
@@ -1485,6 +1592,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_single`
+
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single",
@@ -1518,6 +1626,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_single_coalesced`
+
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single_coalesced",
@@ -1541,6 +1650,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.alltoall`
+
 pub static PROCESS_GROUP_ALLTOALL: Method = Method {
     interface: "ProcessGroup",
     name: "alltoall",
@@ -1564,6 +1674,7 @@ pub static PROCESS_GROUP_ALLTOALL: Method = Method {
 };
 
 /// `ProcessGroup.all_to_all_single`
+
 pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_single",
@@ -1620,6 +1731,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.barrier`
+
 pub static PROCESS_GROUP_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "barrier",
@@ -1649,6 +1761,7 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.monitored_barrier`
+
 pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "monitored_barrier",
@@ -1666,6 +1779,7 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.configure`
+
 pub static PROCESS_GROUP_CONFIGURE: Method = Method {
     interface: "ProcessGroup",
     name: "configure",
@@ -1708,6 +1822,7 @@ pub static PROCESS_GROUP_CONFIGURE: Method = Method {
 };
 
 /// `ProcessGroup.dump`
+
 pub static PROCESS_GROUP_DUMP: Method = Method {
     interface: "ProcessGroup",
     name: "dump",
@@ -1722,6 +1837,7 @@ pub static PROCESS_GROUP_DUMP: Method = Method {
 };
 
 /// `ProcessGroup.register_pre_hook`
+
 pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_pre_hook",
@@ -1739,6 +1855,7 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_pre_hook`
+
 pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_pre_hook",
@@ -1751,6 +1868,7 @@ pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_post_hook`
+
 pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_post_hook",
@@ -1768,6 +1886,7 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_post_hook`
+
 pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_post_hook",
@@ -1780,6 +1899,7 @@ pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_completion_hook`
+
 pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_completion_hook",
@@ -1797,6 +1917,7 @@ pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_completion_hook`
+
 pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_completion_hook",
@@ -1809,6 +1930,7 @@ pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_abort_hook`
+
 pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_abort_hook",
@@ -1826,6 +1948,7 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_abort_hook`
+
 pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_abort_hook",
@@ -1838,6 +1961,7 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.create_cart`
+
 pub static PROCESS_GROUP_CREATE_CART: Method = Method {
     interface: "ProcessGroup",
     name: "create_cart",
@@ -1855,6 +1979,7 @@ pub static PROCESS_GROUP_CREATE_CART: Method = Method {
 };
 
 /// `ProcessGroup.create_dist_graph_adjacent`
+
 pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
     interface: "ProcessGroup",
     name: "create_dist_graph_adjacent",
@@ -1872,6 +1997,7 @@ pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
 };
 
 /// `ProcessGroup.ppermute`
+
 pub static PROCESS_GROUP_PPERMUTE: Method = Method {
     interface: "ProcessGroup",
     name: "ppermute",
@@ -1890,6 +2016,7 @@ pub static PROCESS_GROUP_PPERMUTE: Method = Method {
 };
 
 /// `ProcessGroup.send`
+
 pub static PROCESS_GROUP_SEND: Method = Method {
     interface: "ProcessGroup",
     name: "send",
@@ -1908,6 +2035,7 @@ pub static PROCESS_GROUP_SEND: Method = Method {
 };
 
 /// `ProcessGroup.recv`
+
 pub static PROCESS_GROUP_RECV: Method = Method {
     interface: "ProcessGroup",
     name: "recv",
@@ -1926,6 +2054,7 @@ pub static PROCESS_GROUP_RECV: Method = Method {
 };
 
 /// `ProcessGroup.recv_anysource`
+
 pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     interface: "ProcessGroup",
     name: "recv_anysource",
@@ -1943,6 +2072,7 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
 };
 
 /// `ProcessGroup.scan`
+
 pub static PROCESS_GROUP_SCAN: Method = Method {
     interface: "ProcessGroup",
     name: "scan",
@@ -1961,6 +2091,7 @@ pub static PROCESS_GROUP_SCAN: Method = Method {
 };
 
 /// `ProcessGroup.exscan`
+
 pub static PROCESS_GROUP_EXSCAN: Method = Method {
     interface: "ProcessGroup",
     name: "exscan",
@@ -1979,6 +2110,7 @@ pub static PROCESS_GROUP_EXSCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_allreduce`
+
 pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_allreduce",
@@ -1997,6 +2129,7 @@ pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
 };
 
 /// `ProcessGroup.prepare_reduce`
+
 pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_reduce",
@@ -2016,6 +2149,7 @@ pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
 };
 
 /// `ProcessGroup.prepare_broadcast`
+
 pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_broadcast",
@@ -2034,6 +2168,7 @@ pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
 };
 
 /// `ProcessGroup.prepare_allgather`
+
 pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_allgather",
@@ -2052,6 +2187,7 @@ pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_gather`
+
 pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_gather",
@@ -2071,6 +2207,7 @@ pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_scatter`
+
 pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_scatter",
@@ -2090,6 +2227,7 @@ pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_reduce_scatter`
+
 pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_reduce_scatter",
@@ -2109,6 +2247,7 @@ pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_alltoall`
+
 pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_alltoall",
@@ -2139,6 +2278,7 @@ pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
 };
 
 /// `ProcessGroup.prepare_barrier`
+
 pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_barrier",
@@ -2158,6 +2298,7 @@ pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_scan`
+
 pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_scan",
@@ -2176,6 +2317,7 @@ pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_exscan`
+
 pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_exscan",
@@ -2194,6 +2336,7 @@ pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_send`
+
 pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_send",
@@ -2212,6 +2355,7 @@ pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
 };
 
 /// `ProcessGroup.prepare_recv`
+
 pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_recv",
@@ -2230,6 +2374,7 @@ pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
 };
 
 /// `ProcessGroup.set_hints`
+
 pub static PROCESS_GROUP_SET_HINTS: Method = Method {
     interface: "ProcessGroup",
     name: "set_hints",
@@ -2244,6 +2389,7 @@ pub static PROCESS_GROUP_SET_HINTS: Method = Method {
 };
 
 /// `ProcessGroup.reconfigure`
+
 pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     interface: "ProcessGroup",
     name: "reconfigure",
@@ -2258,6 +2404,7 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
 };
 
 /// `ProcessGroup.get_reconfigure_handle`
+
 pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     interface: "ProcessGroup",
     name: "get_reconfigure_handle",
@@ -2270,6 +2417,7 @@ pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
 };
 
 /// `ProcessGroup.shrink_group`
+
 pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "shrink_group",
@@ -2287,6 +2435,7 @@ pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.revoke`
+
 pub static PROCESS_GROUP_REVOKE: Method = Method {
     interface: "ProcessGroup",
     name: "revoke",
@@ -2299,6 +2448,7 @@ pub static PROCESS_GROUP_REVOKE: Method = Method {
 };
 
 /// `ProcessGroup.agree`
+
 pub static PROCESS_GROUP_AGREE: Method = Method {
     interface: "ProcessGroup",
     name: "agree",
@@ -2316,6 +2466,7 @@ pub static PROCESS_GROUP_AGREE: Method = Method {
 };
 
 /// `ProcessGroup.get_error`
+
 pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     interface: "ProcessGroup",
     name: "get_error",
@@ -2328,6 +2479,7 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
 };
 
 /// `ProcessGroup.sendrecv`
+
 pub static PROCESS_GROUP_SENDRECV: Method = Method {
     interface: "ProcessGroup",
     name: "sendrecv",
@@ -2349,6 +2501,7 @@ pub static PROCESS_GROUP_SENDRECV: Method = Method {
 };
 
 /// `ProcessGroup.probe`
+
 pub static PROCESS_GROUP_PROBE: Method = Method {
     interface: "ProcessGroup",
     name: "probe",
@@ -2366,6 +2519,7 @@ pub static PROCESS_GROUP_PROBE: Method = Method {
 };
 
 /// `ProcessGroup.iprobe`
+
 pub static PROCESS_GROUP_IPROBE: Method = Method {
     interface: "ProcessGroup",
     name: "iprobe",
@@ -2383,6 +2537,7 @@ pub static PROCESS_GROUP_IPROBE: Method = Method {
 };
 
 /// `ProcessGroup.allreduce_sparse`
+
 pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce_sparse",
@@ -2402,6 +2557,7 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
 };
 
 /// `ProcessGroup.stats`
+
 pub static PROCESS_GROUP_STATS: Method = Method {
     interface: "ProcessGroup",
     name: "stats",
@@ -2414,6 +2570,7 @@ pub static PROCESS_GROUP_STATS: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_v`
+
 pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_v",
@@ -2433,6 +2590,7 @@ pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
 };
 
 /// `ProcessGroup.gather_v`
+
 pub static PROCESS_GROUP_GATHER_V: Method = Method {
     interface: "ProcessGroup",
     name: "gather_v",
@@ -2457,6 +2615,7 @@ pub static PROCESS_GROUP_GATHER_V: Method = Method {
 };
 
 /// `ProcessGroup.scatter_v`
+
 pub static PROCESS_GROUP_SCATTER_V: Method = Method {
     interface: "ProcessGroup",
     name: "scatter_v",
@@ -2481,6 +2640,7 @@ pub static PROCESS_GROUP_SCATTER_V: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_v`
+
 pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_v",
@@ -2501,6 +2661,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
 };
 
 /// `ProcessGroup.all_to_all_v`
+
 pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_v",
@@ -2521,6 +2682,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
 };
 
 /// `ProcessGroup.new_window`
+
 pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     interface: "ProcessGroup",
     name: "new_window",
@@ -2539,7 +2701,332 @@ pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     }],
 };
 
+/// `Manager.new`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_NEW: Method = Method {
+    interface: "Manager",
+    name: "new",
+    factory: Some("start"),
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("min_replica_size", Type::Int, Role::None),
+            optional("lighthouse_addr", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional("replica_id", Type::Str, Role::None, Constant::Str("")),
+            optional("rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("world_size", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("store_addr", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional("timeout", Type::Duration, Role::Timeout, Constant::Seconds(60.0)),
+            optional("quorum_timeout", Type::Duration, Role::Timeout, Constant::Seconds(60.0)),
+            optional("connect_timeout", Type::Duration, Role::Timeout, Constant::Seconds(60.0)),
+            optional("use_async_quorum", Type::Bool, Role::None, Constant::Bool(true)),
+            optional(
+                "world_size_mode",
+                Type::Enum(&["DYNAMIC", "FIXED_WITH_SPARES"], &[0, 1]),
+                Role::None,
+                Constant::Str("DYNAMIC"),
+            ),
+            optional("init_sync", Type::Bool, Role::None, Constant::Bool(true)),
+            optional("max_retries", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("quorum_retries", Type::Int, Role::None, Constant::Int(0)),
+            optional("hostname", Type::Str, Role::None, Constant::Str("127.0.0.1")),
+            optional("port", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("heartbeat_interval", Type::Duration, Role::Timeout, Constant::Seconds(0.1)),
+            optional("token", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional("data", Type::Str, Role::None, Constant::Str("")),
+            optional(
+                "pg",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::None,
+                Constant::Null,
+            ),
+        ],
+    }],
+};
+
+/// `Manager.register_state_dict_fn`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_REGISTER_STATE_DICT_FN: Method = Method {
+    interface: "Manager",
+    name: "register_state_dict_fn",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("key", Type::Str, Role::None),
+            required("load_state_dict", Type::Callback, Role::None),
+            required("state_dict", Type::Callback, Role::None),
+        ],
+    }],
+};
+
+/// `Manager.start_quorum`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_START_QUORUM: Method = Method {
+    interface: "Manager",
+    name: "start_quorum",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("allow_heal", Type::Bool, Role::None, Constant::Bool(true)),
+            optional("shrink_only", Type::Bool, Role::None, Constant::Bool(false)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `Manager.wait_quorum`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_WAIT_QUORUM: Method = Method {
+    interface: "Manager",
+    name: "wait_quorum",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.allreduce`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_ALLREDUCE: Method = Method {
+    interface: "Manager",
+    name: "allreduce",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Avg)),
+        ],
+    }],
+};
+
+/// `Manager.allreduce_coalesced`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_ALLREDUCE_COALESCED: Method = Method {
+    interface: "Manager",
+    name: "allreduce_coalesced",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
+            optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Avg)),
+        ],
+    }],
+};
+
+/// `Manager.should_commit`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_SHOULD_COMMIT: Method = Method {
+    interface: "Manager",
+    name: "should_commit",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional(
+            "timeout",
+            Type::Nullable(&Type::Duration),
+            Role::Timeout,
+            Constant::Null,
+        )],
+    }],
+};
+
+/// `Manager.report_error`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_REPORT_ERROR: Method = Method {
+    interface: "Manager",
+    name: "report_error",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[required("error", Type::Str, Role::None)] }],
+};
+
+/// `Manager.errored`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_ERRORED: Method = Method {
+    interface: "Manager",
+    name: "errored",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.num_participants`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_NUM_PARTICIPANTS: Method = Method {
+    interface: "Manager",
+    name: "num_participants",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.participating_rank`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_PARTICIPATING_RANK: Method = Method {
+    interface: "Manager",
+    name: "participating_rank",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.is_participating`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_IS_PARTICIPATING: Method = Method {
+    interface: "Manager",
+    name: "is_participating",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.current_step`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_CURRENT_STEP: Method = Method {
+    interface: "Manager",
+    name: "current_step",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.batches_committed`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_BATCHES_COMMITTED: Method = Method {
+    interface: "Manager",
+    name: "batches_committed",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.state_dict`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_STATE_DICT: Method = Method {
+    interface: "Manager",
+    name: "state_dict",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.load_state_dict`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_LOAD_STATE_DICT: Method = Method {
+    interface: "Manager",
+    name: "load_state_dict",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("state_dict", Type::Record(&MANAGER_STATE), Role::Options)],
+    }],
+};
+
+/// `Manager.replica_id`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_REPLICA_ID: Method = Method {
+    interface: "Manager",
+    name: "replica_id",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.replicas`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_REPLICAS: Method = Method {
+    interface: "Manager",
+    name: "replicas",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.group`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_GROUP: Method = Method {
+    interface: "Manager",
+    name: "group",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `Manager.shutdown`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_SHUTDOWN: Method = Method {
+    interface: "Manager",
+    name: "shutdown",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
 /// `Store.set`
+
 pub static STORE_SET: Method = Method {
     interface: "Store",
     name: "set",
@@ -2557,6 +3044,7 @@ pub static STORE_SET: Method = Method {
 };
 
 /// `Store.get`
+
 pub static STORE_GET: Method = Method {
     interface: "Store",
     name: "get",
@@ -2569,6 +3057,7 @@ pub static STORE_GET: Method = Method {
 };
 
 /// `Store.add`
+
 pub static STORE_ADD: Method = Method {
     interface: "Store",
     name: "add",
@@ -2586,6 +3075,7 @@ pub static STORE_ADD: Method = Method {
 };
 
 /// `Store.append`
+
 pub static STORE_APPEND: Method = Method {
     interface: "Store",
     name: "append",
@@ -2603,6 +3093,7 @@ pub static STORE_APPEND: Method = Method {
 };
 
 /// `Store.check`
+
 pub static STORE_CHECK: Method = Method {
     interface: "Store",
     name: "check",
@@ -2617,6 +3108,7 @@ pub static STORE_CHECK: Method = Method {
 };
 
 /// `Store.clone`
+
 pub static STORE_CLONE: Method = Method {
     interface: "Store",
     name: "clone",
@@ -2629,6 +3121,7 @@ pub static STORE_CLONE: Method = Method {
 };
 
 /// `Store.compare_set`
+
 pub static STORE_COMPARE_SET: Method = Method {
     interface: "Store",
     name: "compare_set",
@@ -2647,6 +3140,7 @@ pub static STORE_COMPARE_SET: Method = Method {
 };
 
 /// `Store.delete_key`
+
 pub static STORE_DELETE_KEY: Method = Method {
     interface: "Store",
     name: "delete_key",
@@ -2659,6 +3153,7 @@ pub static STORE_DELETE_KEY: Method = Method {
 };
 
 /// `Store.has_extended_api`
+
 pub static STORE_HAS_EXTENDED_API: Method = Method {
     interface: "Store",
     name: "has_extended_api",
@@ -2671,6 +3166,7 @@ pub static STORE_HAS_EXTENDED_API: Method = Method {
 };
 
 /// `Store.multi_get`
+
 pub static STORE_MULTI_GET: Method = Method {
     interface: "Store",
     name: "multi_get",
@@ -2685,6 +3181,7 @@ pub static STORE_MULTI_GET: Method = Method {
 };
 
 /// `Store.multi_set`
+
 pub static STORE_MULTI_SET: Method = Method {
     interface: "Store",
     name: "multi_set",
@@ -2702,6 +3199,7 @@ pub static STORE_MULTI_SET: Method = Method {
 };
 
 /// `Store.num_keys`
+
 pub static STORE_NUM_KEYS: Method = Method {
     interface: "Store",
     name: "num_keys",
@@ -2714,6 +3212,7 @@ pub static STORE_NUM_KEYS: Method = Method {
 };
 
 /// `Store.list_keys`
+
 pub static STORE_LIST_KEYS: Method = Method {
     interface: "Store",
     name: "list_keys",
@@ -2726,6 +3225,7 @@ pub static STORE_LIST_KEYS: Method = Method {
 };
 
 /// `Store.queue_push`
+
 pub static STORE_QUEUE_PUSH: Method = Method {
     interface: "Store",
     name: "queue_push",
@@ -2743,6 +3243,7 @@ pub static STORE_QUEUE_PUSH: Method = Method {
 };
 
 /// `Store.queue_pop`
+
 pub static STORE_QUEUE_POP: Method = Method {
     interface: "Store",
     name: "queue_pop",
@@ -2760,6 +3261,7 @@ pub static STORE_QUEUE_POP: Method = Method {
 };
 
 /// `Store.queue_len`
+
 pub static STORE_QUEUE_LEN: Method = Method {
     interface: "Store",
     name: "queue_len",
@@ -2772,6 +3274,7 @@ pub static STORE_QUEUE_LEN: Method = Method {
 };
 
 /// `Store.set_timeout`
+
 pub static STORE_SET_TIMEOUT: Method = Method {
     interface: "Store",
     name: "set_timeout",
@@ -2784,6 +3287,7 @@ pub static STORE_SET_TIMEOUT: Method = Method {
 };
 
 /// `Store.wait`
+
 pub static STORE_WAIT: Method = Method {
     interface: "Store",
     name: "wait",
@@ -2804,6 +3308,7 @@ pub static STORE_WAIT: Method = Method {
 };
 
 /// `Store.barrier`
+
 pub static STORE_BARRIER: Method = Method {
     interface: "Store",
     name: "barrier",
@@ -2822,6 +3327,7 @@ pub static STORE_BARRIER: Method = Method {
 };
 
 /// `HashStore.new`
+
 pub static HASH_STORE_NEW: Method = Method {
     interface: "HashStore",
     name: "new",
@@ -2834,6 +3340,7 @@ pub static HASH_STORE_NEW: Method = Method {
 };
 
 /// `FileStore.new`
+
 pub static FILE_STORE_NEW: Method = Method {
     interface: "FileStore",
     name: "new",
@@ -2851,6 +3358,7 @@ pub static FILE_STORE_NEW: Method = Method {
 };
 
 /// `PrefixStore.new`
+
 pub static PREFIX_STORE_NEW: Method = Method {
     interface: "PrefixStore",
     name: "new",
@@ -2868,6 +3376,7 @@ pub static PREFIX_STORE_NEW: Method = Method {
 };
 
 /// `TCPStore.new`
+
 pub static TCP_STORE_NEW: Method = Method {
     interface: "TCPStore",
     name: "new",
@@ -2892,6 +3401,7 @@ pub static TCP_STORE_NEW: Method = Method {
 };
 
 /// `WebSocketStore.new`
+
 pub static WEB_SOCKET_STORE_NEW: Method = Method {
     interface: "WebSocketStore",
     name: "new",
@@ -2915,6 +3425,7 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
 };
 
 /// `Window.tensor_register`
+
 pub static WINDOW_TENSOR_REGISTER: Method = Method {
     interface: "Window",
     name: "tensor_register",
@@ -2934,6 +3445,7 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
 };
 
 /// `Window.tensor_deregister`
+
 pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     interface: "Window",
     name: "tensor_deregister",
@@ -2951,6 +3463,7 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
 };
 
 /// `Window.put`
+
 pub static WINDOW_PUT: Method = Method {
     interface: "Window",
     name: "put",
@@ -2971,6 +3484,7 @@ pub static WINDOW_PUT: Method = Method {
 };
 
 /// `Window.get`
+
 pub static WINDOW_GET: Method = Method {
     interface: "Window",
     name: "get",
@@ -2991,6 +3505,7 @@ pub static WINDOW_GET: Method = Method {
 };
 
 /// `Window.accumulate`
+
 pub static WINDOW_ACCUMULATE: Method = Method {
     interface: "Window",
     name: "accumulate",
@@ -3012,6 +3527,7 @@ pub static WINDOW_ACCUMULATE: Method = Method {
 };
 
 /// `Window.fetch_and_add`
+
 pub static WINDOW_FETCH_AND_ADD: Method = Method {
     interface: "Window",
     name: "fetch_and_add",
@@ -3033,6 +3549,7 @@ pub static WINDOW_FETCH_AND_ADD: Method = Method {
 };
 
 /// `Window.compare_and_swap`
+
 pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
     interface: "Window",
     name: "compare_and_swap",
@@ -3055,6 +3572,7 @@ pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
 };
 
 /// `Window.signal`
+
 pub static WINDOW_SIGNAL: Method = Method {
     interface: "Window",
     name: "signal",
@@ -3073,6 +3591,7 @@ pub static WINDOW_SIGNAL: Method = Method {
 };
 
 /// `Window.wait_signal`
+
 pub static WINDOW_WAIT_SIGNAL: Method = Method {
     interface: "Window",
     name: "wait_signal",
@@ -3091,6 +3610,7 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
 };
 
 /// `Window.flush`
+
 pub static WINDOW_FLUSH: Method = Method {
     interface: "Window",
     name: "flush",
@@ -3109,6 +3629,7 @@ pub static WINDOW_FLUSH: Method = Method {
 };
 
 /// `Window.fence`
+
 pub static WINDOW_FENCE: Method = Method {
     interface: "Window",
     name: "fence",
@@ -3126,6 +3647,7 @@ pub static WINDOW_FENCE: Method = Method {
 };
 
 /// `Window.map_remote_tensor`
+
 pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     interface: "Window",
     name: "map_remote_tensor",
@@ -3138,6 +3660,7 @@ pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
 };
 
 /// `Window.get_attr`
+
 pub static WINDOW_GET_ATTR: Method = Method {
     interface: "Window",
     name: "get_attr",
@@ -3150,6 +3673,7 @@ pub static WINDOW_GET_ATTR: Method = Method {
 };
 
 /// `Work.wait`
+
 pub static WORK_WAIT: Method = Method {
     interface: "Work",
     name: "wait",
@@ -3169,6 +3693,7 @@ pub static WORK_WAIT: Method = Method {
 };
 
 /// `Work.is_completed`
+
 pub static WORK_IS_COMPLETED: Method = Method {
     interface: "Work",
     name: "is_completed",
@@ -3181,6 +3706,7 @@ pub static WORK_IS_COMPLETED: Method = Method {
 };
 
 /// `Work.is_success`
+
 pub static WORK_IS_SUCCESS: Method = Method {
     interface: "Work",
     name: "is_success",
@@ -3193,6 +3719,7 @@ pub static WORK_IS_SUCCESS: Method = Method {
 };
 
 /// `Work.exception`
+
 pub static WORK_EXCEPTION: Method = Method {
     interface: "Work",
     name: "exception",
@@ -3205,6 +3732,7 @@ pub static WORK_EXCEPTION: Method = Method {
 };
 
 /// `Work.get_future`
+
 pub static WORK_GET_FUTURE: Method = Method {
     interface: "Work",
     name: "get_future",
@@ -3217,6 +3745,7 @@ pub static WORK_GET_FUTURE: Method = Method {
 };
 
 /// `Work.get_future_result`
+
 pub static WORK_GET_FUTURE_RESULT: Method = Method {
     interface: "Work",
     name: "get_future_result",
@@ -3229,6 +3758,7 @@ pub static WORK_GET_FUTURE_RESULT: Method = Method {
 };
 
 /// `Work.result`
+
 pub static WORK_RESULT: Method = Method {
     interface: "Work",
     name: "result",
@@ -3241,6 +3771,7 @@ pub static WORK_RESULT: Method = Method {
 };
 
 /// `Work.source_rank`
+
 pub static WORK_SOURCE_RANK: Method = Method {
     interface: "Work",
     name: "source_rank",
@@ -3253,6 +3784,7 @@ pub static WORK_SOURCE_RANK: Method = Method {
 };
 
 /// `Work.synchronize`
+
 pub static WORK_SYNCHRONIZE: Method = Method {
     interface: "Work",
     name: "synchronize",
@@ -3265,6 +3797,7 @@ pub static WORK_SYNCHRONIZE: Method = Method {
 };
 
 /// `Work.boxed`
+
 pub static WORK_BOXED: Method = Method {
     interface: "Work",
     name: "boxed",
@@ -3277,6 +3810,7 @@ pub static WORK_BOXED: Method = Method {
 };
 
 /// `Work.unbox`
+
 pub static WORK_UNBOX: Method = Method {
     interface: "Work",
     name: "unbox",
@@ -3291,6 +3825,7 @@ pub static WORK_UNBOX: Method = Method {
 };
 
 /// `Future.wait`
+#[cfg(not(target_family = "wasm"))]
 pub static FUTURE_WAIT: Method = Method {
     interface: "Future",
     name: "wait",
@@ -3303,6 +3838,7 @@ pub static FUTURE_WAIT: Method = Method {
 };
 
 /// `Future.done`
+#[cfg(not(target_family = "wasm"))]
 pub static FUTURE_DONE: Method = Method {
     interface: "Future",
     name: "done",
@@ -3315,6 +3851,7 @@ pub static FUTURE_DONE: Method = Method {
 };
 
 /// `Future.value`
+#[cfg(not(target_family = "wasm"))]
 pub static FUTURE_VALUE: Method = Method {
     interface: "Future",
     name: "value",
@@ -3327,6 +3864,7 @@ pub static FUTURE_VALUE: Method = Method {
 };
 
 /// `Future.then`
+#[cfg(not(target_family = "wasm"))]
 pub static FUTURE_THEN: Method = Method {
     interface: "Future",
     name: "then",
@@ -3339,6 +3877,7 @@ pub static FUTURE_THEN: Method = Method {
 };
 
 /// `Future.add_done_callback`
+#[cfg(not(target_family = "wasm"))]
 pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     interface: "Future",
     name: "add_done_callback",
@@ -3351,6 +3890,7 @@ pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
 };
 
 /// `distributed.is_available`
+
 pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_available",
@@ -3363,6 +3903,7 @@ pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_torchelastic_launched`
+
 pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
     interface: "distributed",
     name: "is_torchelastic_launched",
@@ -3375,6 +3916,7 @@ pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
 };
 
 /// `distributed.init_process_group`
+
 pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "init_process_group",
@@ -3410,6 +3952,7 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.is_initialized`
+
 pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
     interface: "distributed",
     name: "is_initialized",
@@ -3422,6 +3965,7 @@ pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
 };
 
 /// `distributed.destroy_process_group`
+
 pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "destroy_process_group",
@@ -3441,6 +3985,7 @@ pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.abort_process_group`
+
 pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "abort_process_group",
@@ -3460,6 +4005,7 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.current_process_group`
+
 pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "current_process_group",
@@ -3472,6 +4018,7 @@ pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.process_group`
+
 pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "process_group",
@@ -3486,6 +4033,7 @@ pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.default_group`
+
 pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     interface: "distributed",
     name: "default_group",
@@ -3498,6 +4046,7 @@ pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
 };
 
 /// `distributed.new_group`
+
 pub static DISTRIBUTED_NEW_GROUP: Method = Method {
     interface: "distributed",
     name: "new_group",
@@ -3532,6 +4081,7 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
 };
 
 /// `distributed.join_group`
+
 pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
     interface: "distributed",
     name: "join_group",
@@ -3567,6 +4117,7 @@ pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
 };
 
 /// `distributed.split_group`
+
 pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
     interface: "distributed",
     name: "split_group",
@@ -3602,6 +4153,7 @@ pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
 };
 
 /// `distributed.get_rank`
+
 pub static DISTRIBUTED_GET_RANK: Method = Method {
     interface: "distributed",
     name: "get_rank",
@@ -3621,6 +4173,7 @@ pub static DISTRIBUTED_GET_RANK: Method = Method {
 };
 
 /// `distributed.get_world_size`
+
 pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
     interface: "distributed",
     name: "get_world_size",
@@ -3640,6 +4193,7 @@ pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
 };
 
 /// `distributed.get_node_local_rank`
+
 pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_node_local_rank",
@@ -3659,6 +4213,7 @@ pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
 };
 
 /// `distributed.get_pg_count`
+
 pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
     interface: "distributed",
     name: "get_pg_count",
@@ -3671,6 +4226,7 @@ pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
 };
 
 /// `distributed.get_backend`
+
 pub static DISTRIBUTED_GET_BACKEND: Method = Method {
     interface: "distributed",
     name: "get_backend",
@@ -3690,6 +4246,7 @@ pub static DISTRIBUTED_GET_BACKEND: Method = Method {
 };
 
 /// `distributed.get_backend_config`
+
 pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
     interface: "distributed",
     name: "get_backend_config",
@@ -3709,6 +4266,7 @@ pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
 };
 
 /// `distributed.get_group_rank`
+
 pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
     interface: "distributed",
     name: "get_group_rank",
@@ -3726,6 +4284,7 @@ pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
 };
 
 /// `distributed.get_global_rank`
+
 pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_global_rank",
@@ -3743,6 +4302,7 @@ pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
 };
 
 /// `distributed.get_process_group_ranks`
+
 pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
     interface: "distributed",
     name: "get_process_group_ranks",
@@ -3762,6 +4322,7 @@ pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
 };
 
 /// `distributed.set_timeout`
+
 pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
     interface: "distributed",
     name: "set_timeout",
@@ -3784,6 +4345,7 @@ pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
 };
 
 /// `distributed.rendezvous`
+
 pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
     interface: "distributed",
     name: "rendezvous",
@@ -3803,6 +4365,7 @@ pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
 };
 
 /// `distributed.register_rendezvous_handler`
+
 pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     interface: "distributed",
     name: "register_rendezvous_handler",
@@ -3820,6 +4383,7 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
 };
 
 /// `distributed.create_store_client`
+
 pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
     interface: "distributed",
     name: "create_store_client",
@@ -3837,6 +4401,7 @@ pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
 };
 
 /// `distributed.register_backend`
+
 pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     interface: "distributed",
     name: "register_backend",
@@ -3856,6 +4421,7 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
 };
 
 /// `distributed.is_backend_available`
+
 pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_backend_available",
@@ -3868,6 +4434,7 @@ pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
 };
 
 /// `distributed.backend_unavailable_reason`
+
 pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
     interface: "distributed",
     name: "backend_unavailable_reason",
@@ -3880,6 +4447,7 @@ pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
 };
 
 /// `distributed.is_gloo_available`
+
 pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_gloo_available",
@@ -3892,6 +4460,7 @@ pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_nccl_available`
+
 pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_nccl_available",
@@ -3904,6 +4473,7 @@ pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_mpi_available`
+
 pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_mpi_available",
@@ -3916,6 +4486,7 @@ pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_ucc_available`
+
 pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_ucc_available",
@@ -3928,6 +4499,7 @@ pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_xccl_available`
+
 pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_xccl_available",
@@ -3940,6 +4512,7 @@ pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
 };
 
 /// `distributed.get_default_backend_for_device`
+
 pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     interface: "distributed",
     name: "get_default_backend_for_device",
@@ -3952,6 +4525,7 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
 };
 
 /// `distributed.build_info`
+
 pub static DISTRIBUTED_BUILD_INFO: Method = Method {
     interface: "distributed",
     name: "build_info",
@@ -3964,6 +4538,7 @@ pub static DISTRIBUTED_BUILD_INFO: Method = Method {
 };
 
 /// `distributed.recommend_backend`
+
 pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
     interface: "distributed",
     name: "recommend_backend",
@@ -3976,6 +4551,7 @@ pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
 };
 
 /// `distributed.breakpoint`
+
 pub static DISTRIBUTED_BREAKPOINT: Method = Method {
     interface: "distributed",
     name: "breakpoint",
@@ -4005,6 +4581,7 @@ pub static DISTRIBUTED_BREAKPOINT: Method = Method {
 };
 
 /// `distributed.init_device_mesh`
+
 pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "init_device_mesh",
@@ -4029,6 +4606,7 @@ pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.current_device_mesh`
+
 pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "current_device_mesh",
@@ -4041,6 +4619,7 @@ pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.extend_device_mesh`
+
 pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "extend_device_mesh",
@@ -4060,6 +4639,7 @@ pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.broadcast`
+
 pub static DISTRIBUTED_BROADCAST: Method = Method {
     interface: "distributed",
     name: "broadcast",
@@ -4085,6 +4665,7 @@ pub static DISTRIBUTED_BROADCAST: Method = Method {
 };
 
 /// `distributed.all_reduce`
+
 pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
     interface: "distributed",
     name: "all_reduce",
@@ -4110,6 +4691,7 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
 };
 
 /// `distributed.all_reduce_coalesced`
+
 pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_reduce_coalesced",
@@ -4135,6 +4717,7 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
 };
 
 /// `distributed.reduce`
+
 pub static DISTRIBUTED_REDUCE: Method = Method {
     interface: "distributed",
     name: "reduce",
@@ -4161,6 +4744,7 @@ pub static DISTRIBUTED_REDUCE: Method = Method {
 };
 
 /// `distributed.all_gather`
+
 pub static DISTRIBUTED_ALL_GATHER: Method = Method {
     interface: "distributed",
     name: "all_gather",
@@ -4186,6 +4770,7 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
 };
 
 /// `distributed.all_gather_coalesced`
+
 pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_gather_coalesced",
@@ -4214,6 +4799,7 @@ pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
 };
 
 /// `distributed.all_gather_into_tensor`
+
 pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
     interface: "distributed",
     name: "all_gather_into_tensor",
@@ -4239,6 +4825,7 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
 };
 
 /// `distributed.gather`
+
 pub static DISTRIBUTED_GATHER: Method = Method {
     interface: "distributed",
     name: "gather",
@@ -4270,6 +4857,7 @@ pub static DISTRIBUTED_GATHER: Method = Method {
 };
 
 /// `distributed.scatter`
+
 pub static DISTRIBUTED_SCATTER: Method = Method {
     interface: "distributed",
     name: "scatter",
@@ -4301,6 +4889,7 @@ pub static DISTRIBUTED_SCATTER: Method = Method {
 };
 
 /// `distributed.reduce_scatter`
+
 pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
     interface: "distributed",
     name: "reduce_scatter",
@@ -4327,6 +4916,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
 };
 
 /// `distributed.reduce_scatter_tensor`
+
 pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
     interface: "distributed",
     name: "reduce_scatter_tensor",
@@ -4353,6 +4943,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
 };
 
 /// `distributed.all_to_all_single`
+
 pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "distributed",
     name: "all_to_all_single",
@@ -4389,6 +4980,7 @@ pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
 };
 
 /// `distributed.all_to_all`
+
 pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
     interface: "distributed",
     name: "all_to_all",
@@ -4413,6 +5005,7 @@ pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
 };
 
 /// `distributed.barrier`
+
 pub static DISTRIBUTED_BARRIER: Method = Method {
     interface: "distributed",
     name: "barrier",
@@ -4442,6 +5035,7 @@ pub static DISTRIBUTED_BARRIER: Method = Method {
 };
 
 /// `distributed.monitored_barrier`
+
 pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     interface: "distributed",
     name: "monitored_barrier",
@@ -4465,6 +5059,7 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
 };
 
 /// `distributed.send`
+
 pub static DISTRIBUTED_SEND: Method = Method {
     interface: "distributed",
     name: "send",
@@ -4490,6 +5085,7 @@ pub static DISTRIBUTED_SEND: Method = Method {
 };
 
 /// `distributed.recv`
+
 pub static DISTRIBUTED_RECV: Method = Method {
     interface: "distributed",
     name: "recv",
@@ -4515,6 +5111,7 @@ pub static DISTRIBUTED_RECV: Method = Method {
 };
 
 /// `distributed.isend`
+
 pub static DISTRIBUTED_ISEND: Method = Method {
     interface: "distributed",
     name: "isend",
@@ -4540,6 +5137,7 @@ pub static DISTRIBUTED_ISEND: Method = Method {
 };
 
 /// `distributed.irecv`
+
 pub static DISTRIBUTED_IRECV: Method = Method {
     interface: "distributed",
     name: "irecv",
@@ -4565,6 +5163,7 @@ pub static DISTRIBUTED_IRECV: Method = Method {
 };
 
 /// `distributed.batch_isend_irecv`
+
 pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
     interface: "distributed",
     name: "batch_isend_irecv",
@@ -4583,6 +5182,7 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
 };
 
 /// `distributed.nan_check`
+
 pub static DISTRIBUTED_NAN_CHECK: Method = Method {
     interface: "distributed",
     name: "nan_check",
@@ -4597,6 +5197,7 @@ pub static DISTRIBUTED_NAN_CHECK: Method = Method {
 };
 
 /// `distributed.record_comm`
+
 pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     interface: "distributed",
     name: "record_comm",
@@ -4609,6 +5210,7 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
 };
 
 /// `distributed.get_debug_level`
+
 pub static DISTRIBUTED_GET_DEBUG_LEVEL: Method = Method {
     interface: "distributed",
     name: "get_debug_level",
@@ -4621,6 +5223,7 @@ pub static DISTRIBUTED_GET_DEBUG_LEVEL: Method = Method {
 };
 
 /// `distributed.set_debug_level`
+
 pub static DISTRIBUTED_SET_DEBUG_LEVEL: Method = Method {
     interface: "distributed",
     name: "set_debug_level",
@@ -4639,6 +5242,7 @@ pub static DISTRIBUTED_SET_DEBUG_LEVEL: Method = Method {
 };
 
 /// `distributed.set_debug_level_from_env`
+
 pub static DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV: Method = Method {
     interface: "distributed",
     name: "set_debug_level_from_env",
@@ -4651,6 +5255,7 @@ pub static DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV: Method = Method {
 };
 
 /// `distributed.compute_dims`
+
 pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
     interface: "distributed",
     name: "compute_dims",
@@ -4676,6 +5281,7 @@ pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
 };
 
 /// `distributed.broadcast_object_list`
+
 pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "broadcast_object_list",
@@ -4707,6 +5313,7 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.all_gather_object`
+
 pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "all_gather_object",
@@ -4736,6 +5343,7 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
 };
 
 /// `distributed.gather_object`
+
 pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "gather_object",
@@ -4772,6 +5380,7 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
 };
 
 /// `distributed.scatter_object_list`
+
 pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "scatter_object_list",
@@ -4808,6 +5417,7 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.send_object_list`
+
 pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "send_object_list",
@@ -4839,6 +5449,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.recv_object_list`
+
 pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "recv_object_list",
@@ -4870,6 +5481,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.ppermute`
+
 pub static DISTRIBUTED_PPERMUTE: Method = Method {
     interface: "distributed",
     name: "ppermute",
@@ -4895,6 +5507,7 @@ pub static DISTRIBUTED_PPERMUTE: Method = Method {
 };
 
 /// `distributed.scan`
+
 pub static DISTRIBUTED_SCAN: Method = Method {
     interface: "distributed",
     name: "scan",
@@ -4919,6 +5532,7 @@ pub static DISTRIBUTED_SCAN: Method = Method {
 };
 
 /// `distributed.exscan`
+
 pub static DISTRIBUTED_EXSCAN: Method = Method {
     interface: "distributed",
     name: "exscan",
@@ -4943,6 +5557,7 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
 };
 
 /// `distributed.sendrecv`
+
 pub static DISTRIBUTED_SENDRECV: Method = Method {
     interface: "distributed",
     name: "sendrecv",
@@ -4971,6 +5586,7 @@ pub static DISTRIBUTED_SENDRECV: Method = Method {
 };
 
 /// `distributed.all_reduce_sparse`
+
 pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
     interface: "distributed",
     name: "all_reduce_sparse",
@@ -4996,6 +5612,7 @@ pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
 };
 
 /// `distributed.metrics`
+
 pub static DISTRIBUTED_METRICS: Method = Method {
     interface: "distributed",
     name: "metrics",
@@ -5008,6 +5625,7 @@ pub static DISTRIBUTED_METRICS: Method = Method {
 };
 
 /// `distributed.all_gather_v`
+
 pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
     interface: "distributed",
     name: "all_gather_v",
@@ -5033,6 +5651,7 @@ pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
 };
 
 /// `distributed.gather_v`
+
 pub static DISTRIBUTED_GATHER_V: Method = Method {
     interface: "distributed",
     name: "gather_v",
@@ -5065,6 +5684,7 @@ pub static DISTRIBUTED_GATHER_V: Method = Method {
 };
 
 /// `distributed.scatter_v`
+
 pub static DISTRIBUTED_SCATTER_V: Method = Method {
     interface: "distributed",
     name: "scatter_v",
@@ -5097,6 +5717,7 @@ pub static DISTRIBUTED_SCATTER_V: Method = Method {
 };
 
 /// `distributed.reduce_scatter_v`
+
 pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
     interface: "distributed",
     name: "reduce_scatter_v",
@@ -5123,6 +5744,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
 };
 
 /// `distributed.all_to_all_v`
+
 pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
     interface: "distributed",
     name: "all_to_all_v",

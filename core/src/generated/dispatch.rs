@@ -783,6 +783,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: Some(Run::Now(implementations::file_store::path)),
     },
+    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_ADD_DONE_CALLBACK",
         method: &calls::FUTURE_ADD_DONE_CALLBACK,
@@ -790,6 +791,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
+    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_DONE",
         method: &calls::FUTURE_DONE,
@@ -797,6 +799,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
+    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_THEN",
         method: &calls::FUTURE_THEN,
@@ -804,6 +807,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
+    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_VALUE",
         method: &calls::FUTURE_VALUE,
@@ -811,6 +815,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
+    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_WAIT",
         method: &calls::FUTURE_WAIT,
@@ -824,6 +829,166 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: Some(Run::Now(implementations::hash_store::new)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_ALLREDUCE",
+        method: &calls::MANAGER_ALLREDUCE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_ALLREDUCE_COALESCED",
+        method: &calls::MANAGER_ALLREDUCE_COALESCED,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_BATCHES_COMMITTED",
+        method: &calls::MANAGER_BATCHES_COMMITTED,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::batches_committed)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_CURRENT_STEP",
+        method: &calls::MANAGER_CURRENT_STEP,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::current_step)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_ERRORED",
+        method: &calls::MANAGER_ERRORED,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::errored)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_GROUP",
+        method: &calls::MANAGER_GROUP,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::group)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_IS_PARTICIPATING",
+        method: &calls::MANAGER_IS_PARTICIPATING,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::is_participating(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_LOAD_STATE_DICT",
+        method: &calls::MANAGER_LOAD_STATE_DICT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::load_state_dict)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_NEW",
+        method: &calls::MANAGER_NEW,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::new(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_NUM_PARTICIPANTS",
+        method: &calls::MANAGER_NUM_PARTICIPANTS,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::num_participants(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_PARTICIPATING_RANK",
+        method: &calls::MANAGER_PARTICIPATING_RANK,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::participating_rank(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_REGISTER_STATE_DICT_FN",
+        method: &calls::MANAGER_REGISTER_STATE_DICT_FN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_REPLICAS",
+        method: &calls::MANAGER_REPLICAS,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::replicas(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_REPLICA_ID",
+        method: &calls::MANAGER_REPLICA_ID,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::replica_id)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_REPORT_ERROR",
+        method: &calls::MANAGER_REPORT_ERROR,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::report_error)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_SHOULD_COMMIT",
+        method: &calls::MANAGER_SHOULD_COMMIT,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::should_commit(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_SHUTDOWN",
+        method: &calls::MANAGER_SHUTDOWN,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::shutdown(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_START_QUORUM",
+        method: &calls::MANAGER_START_QUORUM,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::start_quorum(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_STATE_DICT",
+        method: &calls::MANAGER_STATE_DICT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::state_dict)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_WAIT_QUORUM",
+        method: &calls::MANAGER_WAIT_QUORUM,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::wait_quorum(call)))),
     },
     Entry {
         key: "P2P_OP_NEW",
@@ -1933,36 +2098,62 @@ pub(crate) static ENTRIES: &[Entry] = &[
 ];
 
 static DEVICE_MESH_DEVICE_TYPE: Method = attribute("DeviceMesh", "device_type");
+
 static DEVICE_MESH_MESH: Method = attribute("DeviceMesh", "mesh");
+
 static DEVICE_MESH_MESH_DIM_NAMES: Method = attribute("DeviceMesh", "mesh_dim_names");
+
 static DEVICE_MESH_NDIM: Method = attribute("DeviceMesh", "ndim");
+
 static DEVICE_MESH_SHAPE: Method = attribute("DeviceMesh", "shape");
+
 static TOPOLOGY_DIMS: Method = attribute("Topology", "dims");
+
 static TOPOLOGY_PERIODS: Method = attribute("Topology", "periods");
+
 static TOPOLOGY_SOURCES: Method = attribute("Topology", "sources");
+
 static TOPOLOGY_DESTINATIONS: Method = attribute("Topology", "destinations");
+
 static PROCESS_GROUP_GROUP_NAME: Method = attribute("ProcessGroup", "group_name");
+
 static PROCESS_GROUP_GROUP_DESC: Method = attribute("ProcessGroup", "group_desc");
+
 static PROCESS_GROUP_BOUND_DEVICE_ID: Method = attribute("ProcessGroup", "bound_device_id");
+
 static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS: Method =
     attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous");
+
 static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET: Method = Method {
     overloads: &[Overload { parameters: &[value(Type::Bool)] }],
     ..attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous")
 };
+
 static PROCESS_GROUP_TIMEOUT: Method = attribute("ProcessGroup", "timeout");
+
 static PROCESS_GROUP_HINTS: Method = attribute("ProcessGroup", "hints");
+
 static PROCESS_GROUP_SUPPORTS_RECONFIGURE: Method =
     attribute("ProcessGroup", "supports_reconfigure");
+
 static PROCESS_GROUP_SUPPORTS_WINDOW: Method = attribute("ProcessGroup", "supports_window");
+
 static STORE_TIMEOUT: Method = attribute("Store", "timeout");
+
 static FILE_STORE_PATH: Method = attribute("FileStore", "path");
+
 static PREFIX_STORE_UNDERLYING_STORE: Method = attribute("PrefixStore", "underlying_store");
+
 static PREFIX_STORE_PREFIX: Method = attribute("PrefixStore", "prefix");
+
 static TCP_STORE_HOST: Method = attribute("TCPStore", "host");
+
 static TCP_STORE_PORT: Method = attribute("TCPStore", "port");
+
 static TCP_STORE_LIBUV_BACKEND: Method = attribute("TCPStore", "libuv_backend");
+
 static WEB_SOCKET_STORE_URL: Method = attribute("WebSocketStore", "url");
+
 static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "default_pg_timeout");
 
 /// What an attribute is set to.

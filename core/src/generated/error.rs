@@ -353,6 +353,18 @@ pub enum Error {
         /// What failed, with which address.
         message: String,
     },
+    /// There is no quorum of replicas. `start_quorum` asks again.
+    #[error("{message}")]
+    Quorum {
+        /// Who asked, and why there is none.
+        message: String,
+    },
+    /// The manager of a replica cannot go on: end the replica, and start it anew.
+    #[error("{message}")]
+    ManagerFailed {
+        /// Which replica, and why.
+        message: String,
+    },
     /// A barrier found ranks missing.
     #[error("{message}")]
     MonitoredBarrier {
@@ -446,6 +458,8 @@ impl Error {
             Error::NotACounter { .. } => "NotACounter",
             Error::QueueEmpty => "QueueEmpty",
             Error::Network { .. } => "Network",
+            Error::Quorum { .. } => "Quorum",
+            Error::ManagerFailed { .. } => "ManagerFailed",
             Error::MonitoredBarrier { .. } => "MonitoredBarrier",
             Error::Backend { .. } => "Backend",
             Error::TopologyMismatch { .. } => "TopologyMismatch",
@@ -605,6 +619,10 @@ impl Error {
             Error::NotACounter { key } => vec![("key", ErrorField::Text(key.clone()))],
             Error::QueueEmpty => vec![],
             Error::Network { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::Quorum { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::ManagerFailed { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
             Error::MonitoredBarrier { group, collective, rank, missing_ranks, message } => vec![
                 ("group", ErrorField::Text(group.clone())),
                 ("collective", ErrorField::Text(collective.clone())),

@@ -398,6 +398,100 @@ pub mod process_group {
     }
 }
 
+/// Methods of `Manager`.
+pub mod manager {
+    /// `Manager.new`
+    pub mod new {
+        /// `min_replica_size`
+        pub const MIN_REPLICA_SIZE: usize = 0;
+        /// `lighthouse_addr`
+        pub const LIGHTHOUSE_ADDR: usize = 1;
+        /// `replica_id`
+        pub const REPLICA_ID: usize = 2;
+        /// `rank`
+        pub const RANK: usize = 3;
+        /// `world_size`
+        pub const WORLD_SIZE: usize = 4;
+        /// `store_addr`
+        pub const STORE_ADDR: usize = 5;
+        /// `timeout`
+        pub const TIMEOUT: usize = 6;
+        /// `quorum_timeout`
+        pub const QUORUM_TIMEOUT: usize = 7;
+        /// `connect_timeout`
+        pub const CONNECT_TIMEOUT: usize = 8;
+        /// `use_async_quorum`
+        pub const USE_ASYNC_QUORUM: usize = 9;
+        /// `world_size_mode`
+        pub const WORLD_SIZE_MODE: usize = 10;
+        /// `init_sync`
+        pub const INIT_SYNC: usize = 11;
+        /// `max_retries`
+        pub const MAX_RETRIES: usize = 12;
+        /// `quorum_retries`
+        pub const QUORUM_RETRIES: usize = 13;
+        /// `hostname`
+        pub const HOSTNAME: usize = 14;
+        /// `port`
+        pub const PORT: usize = 15;
+        /// `heartbeat_interval`
+        pub const HEARTBEAT_INTERVAL: usize = 16;
+        /// `token`
+        pub const TOKEN: usize = 17;
+        /// `data`
+        pub const DATA: usize = 18;
+        /// `pg`
+        pub const PG: usize = 19;
+    }
+    /// `Manager.register_state_dict_fn`
+    pub mod register_state_dict_fn {
+        /// `key`
+        pub const KEY: usize = 0;
+        /// `load_state_dict`
+        pub const LOAD_STATE_DICT: usize = 1;
+        /// `state_dict`
+        pub const STATE_DICT: usize = 2;
+    }
+    /// `Manager.start_quorum`
+    pub mod start_quorum {
+        /// `allow_heal`
+        pub const ALLOW_HEAL: usize = 0;
+        /// `shrink_only`
+        pub const SHRINK_ONLY: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
+    /// `Manager.allreduce`
+    pub mod allreduce {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `reduce_op`
+        pub const REDUCE_OP: usize = 1;
+    }
+    /// `Manager.allreduce_coalesced`
+    pub mod allreduce_coalesced {
+        /// `tensors`
+        pub const TENSORS: usize = 0;
+        /// `reduce_op`
+        pub const REDUCE_OP: usize = 1;
+    }
+    /// `Manager.should_commit`
+    pub mod should_commit {
+        /// `timeout`
+        pub const TIMEOUT: usize = 0;
+    }
+    /// `Manager.report_error`
+    pub mod report_error {
+        /// `error`
+        pub const ERROR: usize = 0;
+    }
+    /// `Manager.load_state_dict`
+    pub mod load_state_dict {
+        /// `state_dict`
+        pub const STATE_DICT: usize = 0;
+    }
+}
+
 /// Methods of `Store`.
 pub mod store {
     /// `Store.set`

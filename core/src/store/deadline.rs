@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::interrupt;
 
 /// Longest time between two looks at the interrupt check.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
+pub const SLICE: Duration = Duration::from_millis(100);
 
 /// When an operation that began now gives up. A limit of zero is none.
 #[derive(Clone, Copy, Debug)]

@@ -117,7 +117,7 @@ impl Drop for InterruptCondition {
 }
 
 /// Whether this thread is asked to stop waiting, or works for a task that is gone.
-pub(crate) fn requested() -> bool {
+pub fn requested() -> bool {
     CHECK.with(Cell::get).is_some_and(|check| check())
         || is_abandoned()
         || CONDITIONS

@@ -52,15 +52,18 @@ pub(crate) use timeout::TimeoutSetting;
 use crate::generated::error::{Error, Result};
 pub(crate) use crate::transport::websocket::Relay;
 
-pub(crate) use deadline::SLICE as INTERRUPT_CHECK_INTERVAL;
+#[doc(hidden)]
+pub use deadline::SLICE as INTERRUPT_CHECK_INTERVAL;
 #[cfg(not(target_family = "wasm"))]
 pub use file::FileStore;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use file::membership;
 pub(crate) use group::GroupStore;
 pub use hash::HashStore;
-pub(crate) use interrupt::{InterruptCondition, interrupt_when, requested as is_interrupted};
+pub(crate) use interrupt::{InterruptCondition, interrupt_when};
 pub use interrupt::{InterruptGuard, install_interrupt_check};
+#[doc(hidden)]
+pub use interrupt::requested as is_interrupted;
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};

@@ -36,6 +36,8 @@ struct Method {
     prepares: String,
     unbuilt: bool,
     overloads: Vec<Overload>,
+    /// Where it is compiled.
+    platforms: &'static str,
 }
 
 struct Overload {
@@ -54,15 +56,25 @@ pub(super) fn calls(api: &Api) -> Calls {
         extensions: api.extensions(&dictionary.name).map(|it| record_constant(&it.name)).collect(),
         members: dictionary.members.iter().map(|member| member_row(api, member)).collect(),
     };
-    let of_interfaces = api
-        .interfaces
-        .iter()
-        .flat_map(|interface| interface.constructor.iter().chain(&interface.methods));
+    let of_interface = |interface: &model::Interface| {
+        let platforms = platforms_of(&interface.common);
+        let methods = interface.constructor.iter().chain(&interface.methods);
+        methods.map(|it| Method { platforms, ..view(api, it) }).collect::<Vec<_>>()
+    };
     let functions = api.namespaces.iter().flat_map(|namespace| &namespace.functions);
+    let functions = functions.map(|function| view(api, function));
     Calls {
         stamp: stamp("idl/*.webidl"),
         records: arguments.map(record).collect(),
-        methods: of_interfaces.chain(functions).map(|method| view(api, method)).collect(),
+        methods: api.interfaces.iter().flat_map(of_interface).chain(functions).collect(),
+    }
+}
+
+/// Where the tables of an interface are compiled: pages do not load what their language has not.
+pub(super) fn platforms_of(interface: &model::CommonAttributes) -> &'static str {
+    match interface.not_in.iter().any(|language| language == "javascript") {
+        true => "#[cfg(not(target_family = \"wasm\"))]",
+        false => "",
     }
 }
 
@@ -98,6 +110,7 @@ fn view(api: &Api, method: &model::Method) -> Method {
         },
         unbuilt: method.common.unbuilt,
         overloads: method.overloads.iter().map(overload).collect(),
+        platforms: "",
     }
 }
 

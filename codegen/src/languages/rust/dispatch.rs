@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::calls::{member_constant, method_constant};
+use super::calls::{member_constant, method_constant, platforms_of};
 use super::types::type_of;
 use crate::languages::plain::{given, is_direct, is_plain, taken};
 use crate::languages::roads::{is_object, is_run_by_core};
@@ -30,6 +30,8 @@ struct Entry {
     /// Whether it may wait for other ranks or for a store.
     waits: bool,
     run: String,
+    /// Where it is compiled.
+    platforms: &'static str,
 }
 
 /// The table of an attribute: it is called without arguments.
@@ -39,6 +41,8 @@ struct Table {
     name: String,
     /// The type of what it can be set to, by the table with `_SET` in its name; empty if it cannot.
     set: String,
+    /// Where it is compiled.
+    platforms: &'static str,
 }
 
 /// A call that the generator writes.
@@ -65,6 +69,7 @@ pub(super) fn dispatch(api: &Api) -> Dispatch {
     };
     for interface in &api.interfaces {
         let answers = is_object(api, interface);
+        let (entries, tables) = (view.entries.len(), view.attributes.len());
         for method in interface.constructor.iter().chain(&interface.methods) {
             view.add_method(api, method, answers, !interface.is_derived());
         }
@@ -73,6 +78,9 @@ pub(super) fn dispatch(api: &Api) -> Dispatch {
             let direct = !interface.is_derived();
             view.add_attribute(api, &interface.name, attribute, direct);
         }
+        let platforms = platforms_of(&interface.common);
+        view.entries[entries..].iter_mut().for_each(|it| it.platforms = platforms);
+        view.attributes[tables..].iter_mut().for_each(|it| it.platforms = platforms);
     }
     for namespace in &api.namespaces {
         for function in &namespace.functions {
@@ -120,7 +128,8 @@ impl Dispatch {
         };
         let order = format!("{:?}", method.order());
         let waits = method.common.waits;
-        self.entries.push(Entry { method: format!("&calls::{key}"), key, order, waits, run });
+        let method = format!("&calls::{key}");
+        self.entries.push(Entry { method, key, order, waits, run, platforms: "" });
     }
 
     fn add_attribute(&mut self, api: &Api, owner: &str, attribute: &Attribute, direct: bool) {
@@ -138,13 +147,14 @@ impl Dispatch {
             true => String::new(),
             false => self.add_setter(api, &key, attribute, is_direct.then_some((owner, core))),
         };
-        self.attributes.push(Table { key: key.clone(), interface, name, set });
+        self.attributes.push(Table { key: key.clone(), interface, name, set, platforms: "" });
         self.entries.push(Entry {
             method: format!("&{key}"),
             key,
             order: format!("{:?}", Order::Free),
             waits: false,
             run,
+            platforms: "",
         });
     }
 
@@ -172,6 +182,7 @@ impl Dispatch {
             order: format!("{:?}", Order::Free),
             waits: false,
             run,
+            platforms: "",
         });
         type_of(api, &attribute.ty)
     }

@@ -6,6 +6,8 @@ pub(crate) mod distributed;
 pub(crate) mod file_store;
 mod groups;
 pub(crate) mod hash_store;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod manager;
 mod objects;
 pub(crate) mod prefix_store;
 pub(crate) mod process_group;

@@ -53,6 +53,9 @@ impl StagedOperation {
             Operation::Recv { peer: None, .. } => facts("RECVANYSOURCE", -1, None),
             Operation::Permutation { .. } | Operation::Neighbors(..) => facts("ALLTOALL", -1, None),
             Operation::Exchange(exchange) => facts("SENDRECV", exchange.to.0 as i32, None),
+            // The group that gets it calls its hooks.
+            #[cfg(not(target_family = "wasm"))]
+            Operation::Managed(..) => return None,
             // What one rank does alone has no hooks.
             Operation::Window(..) => return None,
             #[cfg(feature = "nccl")]

@@ -7,6 +7,8 @@
 mod hooks;
 mod layout;
 mod lending;
+#[cfg(not(target_family = "wasm"))]
+mod managed;
 mod operation;
 mod overlaps;
 mod pool;
@@ -41,6 +43,8 @@ use crate::tensor::Region;
 use crate::work::Work;
 pub use hooks::OperationFacts;
 pub use lending::Loans;
+#[cfg(not(target_family = "wasm"))]
+use operation::on_manager;
 use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
@@ -156,6 +160,8 @@ impl StagedOperation {
         let operation = match this {
             Some(Object::Window(window)) => on_window(window, resolved, &tensors)?,
             Some(Object::Topology(topology)) => on_topology(topology, &resolved)?,
+            #[cfg(not(target_family = "wasm"))]
+            Some(Object::Manager(manager)) => on_manager(manager, resolved)?,
             _ => operation(resolved, &group, this.is_some())?,
         };
         refuse_overlaps(entry.method.operation().name, &tensors.all, &outputs)?;

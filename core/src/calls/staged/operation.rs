@@ -1,8 +1,12 @@
 //! What a resolved call on tensors does, by the roles of its parameters. Knows nothing of copies.
 
+#[cfg(not(target_family = "wasm"))]
+use super::managed::ManagedReduction;
 use super::tensors::Tensors;
 use super::window::WindowCall;
 use crate::calls::invocation::rank_of;
+#[cfg(not(target_family = "wasm"))]
+use crate::calls::replica_manager::ReplicaManagerObject;
 use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;
@@ -43,6 +47,9 @@ pub(super) enum Operation {
     Exchange(ExchangeRequest),
     /// An exchange between neighbours.
     Neighbors(Topology, Box<NeighborCall>),
+    /// A reduction over replicas.
+    #[cfg(not(target_family = "wasm"))]
+    Managed(ReplicaManagerObject, ManagedReduction),
     /// A call on a window.
     Window(Window, Box<WindowCall>),
     /// Messages that go together.
@@ -85,6 +92,8 @@ impl Operation {
             }
             Operation::Exchange(exchange) => group.issue_exchange(exchange, waiting),
             Operation::Neighbors(topology, call) => topology.issue(*call, waiting),
+            #[cfg(not(target_family = "wasm"))]
+            Operation::Managed(manager, reduction) => reduction.issue(&manager),
             Operation::Window(window, call) => call.issue(&window, waiting),
             #[cfg(feature = "nccl")]
             Operation::Messages(messages) => {
@@ -109,6 +118,7 @@ impl Operation {
             | Operation::Collective(_)
             | Operation::Exchange(_)
             | Operation::Permutation { .. }
+            | Operation::Managed(..)
             | Operation::Neighbors(..)
             | Operation::Window(..)
             | Operation::Plain(..) => {
@@ -155,6 +165,15 @@ pub(super) fn on_topology(topology: &Topology, resolved: &ResolvedCall) -> Resul
     let (topology, call) = resolved.neighbor_call(topology)?;
     topology.check(&call)?;
     Ok(Operation::Neighbors(topology, Box::new(call)))
+}
+
+/// What a resolved call on a manager does.
+#[cfg(not(target_family = "wasm"))]
+pub(super) fn on_manager(
+    manager: &ReplicaManagerObject,
+    resolved: ResolvedCall,
+) -> Result<Operation> {
+    Ok(Operation::Managed(manager.clone(), ManagedReduction::of(resolved)?))
 }
 
 /// A send or a receive, by the roles of the parameters.
@@ -305,7 +324,7 @@ impl ResolvedCall {
     }
 
     /// Takes the value of the parameter of this role; none if there is no such parameter.
-    fn take_role<T: FromValue>(&mut self, role: Role) -> Result<Option<T>> {
+    pub(super) fn take_role<T: FromValue>(&mut self, role: Role) -> Result<Option<T>> {
         let position = self.parameters().iter().position(|parameter| parameter.role == role);
         match position {
             Some(position) => self.take(position),

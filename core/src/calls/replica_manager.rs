@@ -1,0 +1,118 @@
+//! The IDL's `Manager`, for the crate that has it: it lies above this one. Knows no protocol.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::resolve::unsupported;
+use crate::generated::error::Result;
+use crate::generated::reduce_op::ReduceOp;
+use crate::process_group::{ProcessGroup, next_identity};
+use crate::tensor::Tensor;
+use crate::work::Work;
+
+/// What the constructor of the IDL's `Manager` takes, by the names that it has there.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the IDL says what they are")]
+pub struct ReplicaManagerOptions {
+    pub min_replica_size: u32,
+    pub lighthouse_addr: Option<String>,
+    pub replica_id: String,
+    pub rank: Option<u32>,
+    pub world_size: Option<u32>,
+    pub store_addr: Option<String>,
+    pub timeout: Duration,
+    pub quorum_timeout: Duration,
+    pub connect_timeout: Duration,
+    pub use_async_quorum: bool,
+    pub has_spares: bool,
+    pub init_sync: bool,
+    pub max_retries: Option<u32>,
+    pub quorum_retries: u32,
+    pub hostname: String,
+    pub port: Option<u16>,
+    pub heartbeat_interval: Duration,
+    pub token: Option<String>,
+    pub data: String,
+    pub group: Option<ProcessGroup>,
+}
+
+/// What the IDL's `Manager` does; see there.
+#[allow(missing_docs, reason = "the IDL says what they do")]
+#[allow(clippy::missing_errors_doc, reason = "the IDL says what they raise")]
+pub trait ReplicaManager: fmt::Debug + Send + Sync {
+    fn register_state(&self, key: &str, functions: Arc<dyn ReplicaState>) -> Result<()>;
+    fn start_quorum(
+        &self,
+        allow_heal: bool,
+        shrink_only: bool,
+        timeout: Option<Duration>,
+    ) -> Result<()>;
+    fn wait_quorum(&self) -> Result<()>;
+    /// The reduction of these tensors, in place; one operation. It never ends with an error.
+    fn allreduce(&self, tensors: Vec<Tensor>, op: ReduceOp, is_coalesced: bool) -> Result<Work>;
+    fn should_commit(&self, timeout: Option<Duration>) -> Result<bool>;
+    fn report_error(&self, error: String);
+    fn errored(&self) -> Option<String>;
+    fn num_participants(&self) -> u32;
+    fn participating_rank(&self) -> Option<u32>;
+    fn is_participating(&self) -> bool;
+    /// Steps that were committed, and batches of all replicas in them.
+    fn progress(&self) -> (i64, i64);
+    fn set_progress(&self, step: i64, batches_committed: i64);
+    fn replica_id(&self) -> String;
+    fn replicas(&self) -> Vec<String>;
+    fn group(&self) -> &ProcessGroup;
+    fn shutdown(&self) -> Result<()>;
+}
+
+/// A part of a replica's state, as two functions of the program: as bytes, whose form is the
+/// language's. Why one of them fails is said in words.
+#[allow(clippy::missing_errors_doc, reason = "in one sentence for both")]
+pub trait ReplicaState: Send + Sync {
+    /// Its bytes.
+    fn save(&self) -> Result<Vec<u8>, String>;
+    /// Becomes what the bytes of another replica say.
+    fn load(&self, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// What starts a manager.
+pub type ReplicaManagerFactory = fn(ReplicaManagerOptions) -> Result<Arc<dyn ReplicaManager>>;
+
+static FACTORY: OnceLock<ReplicaManagerFactory> = OnceLock::new();
+
+/// Has calls of languages make their managers with this. The first one counts.
+pub fn set_replica_manager_factory(factory: ReplicaManagerFactory) {
+    // There is one crate that has one.
+    let _ = FACTORY.set(factory);
+}
+
+/// A manager that a language holds a handle on. A clone is the same one.
+#[derive(Clone)]
+pub struct ReplicaManagerObject {
+    identity: u64,
+    manager: Arc<dyn ReplicaManager>,
+}
+
+impl ReplicaManagerObject {
+    pub(super) fn start(options: ReplicaManagerOptions) -> Result<ReplicaManagerObject> {
+        let factory = FACTORY.get().ok_or_else(|| unsupported("Manager".to_owned()))?;
+        Ok(ReplicaManagerObject { identity: next_identity(), manager: factory(options)? })
+    }
+
+    /// A number that no other object of this process ever has.
+    pub(super) fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// The manager.
+    pub fn get(&self) -> &Arc<dyn ReplicaManager> {
+        &self.manager
+    }
+}
+
+impl fmt::Debug for ReplicaManagerObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.manager.fmt(formatter)
+    }
+}

@@ -1,0 +1,67 @@
+//! Works that are done when something else has followed an operation. Knows no operation.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, OnceLock};
+
+use super::{Inner, Work};
+use crate::clock::Instant;
+use crate::completion::Completion;
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
+
+impl Work {
+    /// The work of an operation of this name that needed nobody else, and is done.
+    pub fn of_nothing(name: &'static str, group: &ProcessGroup) -> Work {
+        Work::done(name, group.identity(), 0)
+    }
+
+    /// The same operation, which is done when `follow` has run at its end, and ends as that says.
+    /// It is called once, on any thread, as the callback of [`Work::on_done`], and may change the
+    /// tensors. The given work says how the operation itself ended.
+    pub fn followed_by(
+        &self,
+        follow: impl FnOnce(&Result<()>) -> Result<()> + Send + 'static,
+    ) -> Work {
+        let ending = Arc::new(Completion::new());
+        let told = ending.clone();
+        self.on_outcome(move |ended| told.complete(follow(ended)));
+        let inner = match &self.inner {
+            None => Inner {
+                name: self.name,
+                began: Instant::now(),
+                sequence: self.sequence,
+                parts: Vec::new(),
+                endings: vec![ending.clone()],
+                whole: ending,
+                outputs: Mutex::default(),
+                devices: Vec::new(),
+                losses: OnceLock::new(),
+                comm_name: None,
+                is_hastened: AtomicBool::new(false),
+                #[cfg(feature = "tcp")]
+                is_failure_told: AtomicBool::new(false),
+                #[cfg(feature = "tcp")]
+                recorder: None,
+            },
+            Some(first) => Inner {
+                name: first.name,
+                began: first.began,
+                sequence: first.sequence,
+                parts: first.parts.clone(),
+                endings: vec![ending.clone()],
+                whole: ending,
+                outputs: Mutex::new(self.result()),
+                devices: first.devices.clone(),
+                losses: first.losses.clone(),
+                comm_name: first.comm_name.clone(),
+                is_hastened: AtomicBool::new(false),
+                #[cfg(feature = "tcp")]
+                is_failure_told: AtomicBool::new(false),
+                #[cfg(feature = "tcp")]
+                recorder: first.recorder.clone(),
+            },
+        };
+        Work { inner: Some(Arc::new(inner)), ..*self }
+    }
+}
