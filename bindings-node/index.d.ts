@@ -220,6 +220,20 @@ export const DebugLevel: {
  */
 export type DebugLevel = (typeof DebugLevel)[keyof typeof DebugLevel];
 
+/** How many replicas participate in a step. */
+export const WorldSizeMode: {
+  /** All that are there. */
+  readonly DYNAMIC: 0;
+  /**
+   * `minReplicaSize` of them; the others are spares, which contribute nothing, and take the
+   * place of one that fails.
+   */
+  readonly FIXED_WITH_SPARES: 1;
+};
+
+/** How many replicas participate in a step. */
+export type WorldSizeMode = (typeof WorldSizeMode)[keyof typeof WorldSizeMode];
+
 /** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult: {
   /** It is complete. */
@@ -1142,6 +1156,14 @@ export interface ReconfigureOptions {
   hints?: GroupHints | null | undefined;
 }
 
+/** How far training is. */
+export interface ManagerState {
+  /** Steps that were committed. */
+  step: number | bigint;
+  /** Batches of all replicas that were in them. */
+  batchesCommitted: number | bigint;
+}
+
 /** What is known of a message before it is received. In Python it is a `dict` of these. */
 export interface MessageInfo {
   /** The rank that sends it. */
@@ -1331,6 +1353,91 @@ export interface JoinGroupOptions extends WaitOptions {
    * that gives none belongs to any.
    */
   version?: string | null | undefined;
+}
+
+/** Options of `manager`. */
+export interface ManagerOptions extends WaitOptions {
+  /**
+   * `http://host:port` of the lighthouse; none: what `TORCHFT_LIGHTHOUSE` says. Only rank 0 of a
+   * replica needs it.
+   */
+  lighthouseAddr?: string | null | undefined;
+  /**
+   * What the replica is called; a part that no other start has is appended.
+   * @defaultValue `""`
+   */
+  replicaId?: string | undefined;
+  /** This process in its replica; none: what `RANK` and `WORLD_SIZE` say, or the only one. */
+  rank?: number | null | undefined;
+  /** This process in its replica; none: what `RANK` and `WORLD_SIZE` say, or the only one. */
+  worldSize?: number | null | undefined;
+  /**
+   * `host:port` of the `TCPStore` of the replica, which somebody serves; none: rank 0 does at
+   * `MASTER_ADDR` and `MASTER_PORT`. A replica of one rank needs none.
+   */
+  storeAddr?: string | null | undefined;
+  /**
+   * Limit of an operation, of making the group, and of a state's way. In ms.
+   * @defaultValue `60000`
+   */
+  timeout?: number | undefined;
+  /**
+   * How long a quorum is waited for. In ms.
+   * @defaultValue `60000`
+   */
+  quorumTimeout?: number | undefined;
+  /**
+   * How long the lighthouse, the manager and the store are waited for. In ms.
+   * @defaultValue `60000`
+   */
+  connectTimeout?: number | undefined;
+  /**
+   * Whether the quorum comes while the program computes. If not, `startQuorum` waits for it, and
+   * who takes a state participates in the same step.
+   * @defaultValue `true`
+   */
+  useAsyncQuorum?: boolean | undefined;
+  /**
+   * How many replicas participate.
+   * @defaultValue `"DYNAMIC"`
+   */
+  worldSizeMode?: WorldSizeMode | undefined;
+  /**
+   * Whether all replicas begin with the state of one. If not, they must be alike by themselves.
+   * @defaultValue `true`
+   */
+  initSync?: boolean | undefined;
+  /** So many steps in a row may be lost; one more, and `shouldCommit` raises. None: any number. */
+  maxRetries?: number | null | undefined;
+  /**
+   * How often a quorum that failed is asked for again before it is an error.
+   * @defaultValue `0`
+   */
+  quorumRetries?: number | undefined;
+  /**
+   * Under which others reach this host. The default is right if all replicas are on one host.
+   * @defaultValue `"127.0.0.1"`
+   */
+  hostname?: string | undefined;
+  /** Of the manager; none: what `TORCHFT_MANAGER_PORT` says, or any that is free. */
+  port?: number | null | undefined;
+  /**
+   * How often the lighthouse is told that the replica is alive. In ms.
+   * @defaultValue `100`
+   */
+  heartbeatInterval?: number | undefined;
+  /**
+   * What the lighthouse was started with; none: what `POLYRANK_TOKEN` says. It travels in plain
+   * text.
+   */
+  token?: string | null | undefined;
+  /**
+   * What the lighthouse shows of the replica, as JSON.
+   * @defaultValue `""`
+   */
+  data?: string | undefined;
+  /** The group whose members are replaced; none: one of its own over TCP and shared memory. */
+  pg?: ProcessGroup | null | undefined;
 }
 
 /** Options of `newGroup`. */
@@ -3516,6 +3623,215 @@ export class ProcessGroup {
   [Symbol.dispose](): void;
   /** `ProcessGroup`. */
   readonly [Symbol.toStringTag]: string;
+}
+
+/**
+ * One rank's part in training that goes on when replicas come and go: torchft's `Manager`.
+ *
+ * A replica is what fails as a whole: a process, or a group of ranks that share a model. Each
+ * of its ranks has a manager, and the ranks of the same number in all replicas average
+ * gradients. A lighthouse, which `polyrank lighthouse` starts, says at each step which
+ * replicas there are. Each step is `startQuorum`, then `allreduce` of gradients, then
+ * `shouldCommit`; if that is true, the program changes its parameters, and otherwise it begins
+ * the same step anew.
+ *
+ * No error of the group or of the network gets into the training loop: what fails is known
+ * when `shouldCommit` says no, and `errored` says why. A replica that is killed costs the
+ * others at most the step in which it is. One that is started anew takes the state of the
+ * others.
+ *
+ * Between `startQuorum` and `shouldCommit` a program changes nothing of what it has
+ * registered. One thread trains with a manager; any may ask how far it is.
+ *
+ * Pages of browsers have none: there it cannot be started.
+ */
+export class Manager {
+  private constructor();
+  /**
+   * Starts one. Rank 0 of the replica waits for the lighthouse, the others for rank 0. The
+   * environment's `TORCHFT_*_SEC` go before what is said here of timeouts.
+   *
+   * @param minReplicaSize - Fewer replicas commit nothing.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link ManagerFailedError}
+   */
+  static start(minReplicaSize: number, options?: ManagerOptions): Promise<Manager>;
+  /**
+   * As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+   * them, and `state.set(key, value)` takes them.
+   *
+   * @param key - The key.
+   * @throws {@link InvalidArgumentError}
+   */
+  registerStateStore(key: string, state: StoreLike): void;
+  /**
+   * A step begins: asks for a quorum. With `useAsyncQuorum` it returns at once, and what goes
+   * wrong is raised by `waitQuorum`, or has the step not committed.
+   *
+   * @throws {@link ManagerFailedError}
+   * @throws {@link QuorumError}
+   */
+  startQuorum(options?: WaitOptions & {
+    /**
+     * Whether this replica takes a state if it is behind, and gives its own to others. Without,
+     * one that is behind does not participate.
+     * @defaultValue `true`
+     */
+    allowHeal?: boolean | undefined;
+    /**
+     * Whether only replicas of the last quorum are let in.
+     * @defaultValue `false`
+     */
+    shrinkOnly?: boolean | undefined;
+    /** How long the quorum is waited for; none: `quorumTimeout`. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<void>;
+  /**
+   * Waits until the quorum is there, the group is made, and states have moved.
+   *
+   * @throws {@link ManagerFailedError}
+   * @throws {@link QuorumError}
+   */
+  waitQuorum(options?: WaitOptions): Promise<void>;
+  /**
+   * Reduces a tensor over the replicas that participate, in place. Waits for the quorum first.
+   * If anything has failed in this step, nothing is sent, and the tensor stays as it is; if the
+   * operation itself fails, it may be anything. The work ends well in any case: what failed is
+   * known when `shouldCommit` says no.
+   *
+   * AVG is the sum divided by `numParticipants`. A rank that does not participate contributes
+   * nothing, and has the result, too.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link UnsupportedError}
+   */
+  allreduce<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.AVG`
+     */
+    reduceOp?: ReduceOp | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over the replicas that participate, in place. Waits for the quorum first.
+   * If anything has failed in this step, nothing is sent, and the tensor stays as it is; if the
+   * operation itself fails, it may be anything. The work ends well in any case: what failed is
+   * known when `shouldCommit` says no.
+   *
+   * AVG is the sum divided by `numParticipants`. A rank that does not participate contributes
+   * nothing, and has the result, too.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param reduceOp - How elements are reduced.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link UnsupportedError}
+   */
+  allreduce<T extends TensorLike>(tensor: T, reduceOp: ReduceOp | undefined, options?: WaitOptions): Work<T>;
+  /**
+   * As `allreduce`, of each tensor for itself, in one operation.
+   *
+   * @param tensors - Read, and overwritten by the result.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link UnsupportedError}
+   */
+  allreduceCoalesced<T extends readonly TensorLike[]>(tensors: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.AVG`
+     */
+    reduceOp?: ReduceOp | undefined;
+  }): Work<T>;
+  /**
+   * As `allreduce`, of each tensor for itself, in one operation.
+   *
+   * @param tensors - Read, and overwritten by the result.
+   * @param reduceOp - How elements are reduced.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link UnsupportedError}
+   */
+  allreduceCoalesced<T extends readonly TensorLike[]>(tensors: T, reduceOp: ReduceOp | undefined, options?: WaitOptions): Work<T>;
+  /**
+   * Whether the step is committed: all ranks of the replica got through it, and enough replicas
+   * participate. Waits for the operations of the step, and loads a state that has come. If it is
+   * true, the program changes its parameters; if not, it does not, and begins the same step
+   * anew.
+   *
+   * @throws {@link ManagerFailedError}
+   */
+  shouldCommit(options?: WaitOptions & {
+    /**
+     * How long the vote of several ranks is waited for; none: as long as one of them may need for
+     * its quorum, the group, a state and an operation that fails. In ms.
+     */
+    timeout?: number | null | undefined;
+  }): Promise<boolean>;
+  /**
+   * This step cannot be committed: what the program noticed by itself. The other replicas do not
+   * wait for this one.
+   */
+  reportError(error: string): void;
+  /** Why this step is not committed, as far as is known; none if nothing has failed. */
+  errored(): string | null;
+  /**
+   * How many replicas participate in this step: by what averages are divided. Waits for the
+   * quorum; 0 if there is none.
+   */
+  numParticipants(options?: WaitOptions): Promise<number>;
+  /**
+   * The number of this replica among those that participate; none if it does not, as a spare or
+   * one that is behind. Waits for the quorum.
+   */
+  participatingRank(options?: WaitOptions): Promise<number | null>;
+  /** Whether what this rank has counts in this step. Waits for the quorum. */
+  isParticipating(options?: WaitOptions): Promise<boolean>;
+  /** How many steps were committed. */
+  currentStep(): number;
+  /** How many batches of all replicas were in them. */
+  batchesCommitted(): number;
+  /** How far training is, to be kept with a checkpoint: written after `shouldCommit`. */
+  stateDict(): ManagerState;
+  /**
+   * Goes on from there. For a program that has read its checkpoint, before the first quorum, or
+   * after a state could not be loaded.
+   *
+   * @param stateDict - The options of this call.
+   */
+  loadStateDict(stateDict: ManagerState): void;
+  /** What the replica is called, with what was appended. */
+  replicaId(): string;
+  /** The ids of the replicas of the quorum, by their ranks in the group. Waits for the quorum. */
+  replicas(options?: WaitOptions): Promise<string[]>;
+  /** The group whose members are the ranks of this number in all replicas. */
+  group(): ProcessGroup;
+  /**
+   * Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
+   * second call does nothing. In a replica of several ranks rank 0 goes last.
+   *
+   * @throws {@link ManagerFailedError}
+   * @throws {@link RankFailedError}
+   */
+  shutdown(options?: WaitOptions): Promise<void>;
+  /**
+   * What `stateDict` gives belongs to the state of a replica, and `loadStateDict` takes it; either
+   * may promise it. All replicas register the same keys, before the first quorum. The object
+   * travels as that of an object collective: plain values and arrays.
+   *
+   * `stateDict` is called between `startQuorum` and the end of the quorum, and only if another
+   * replica is behind; `loadStateDict` during `shouldCommit`, or `startQuorum` if that waits for
+   * the quorum. Neither may wait for what waits for the quorum.
+   *
+   * @throws {@link InvalidArgumentError} if the key is registered.
+   */
+  registerStateDictFn(
+    key: string,
+    loadStateDict: (stateDict: any) => unknown,
+    stateDict: () => unknown,
+  ): void;
 }
 
 /**

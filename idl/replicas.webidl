@@ -1,7 +1,7 @@
 // Training that goes on when replicas come and go: torchft's manager.
 
 /// How many replicas participate in a step.
-[NotIn=javascript, Numbers="0 1", Since=0.1]
+[Numbers="0 1", Since=0.1]
 enum WorldSizeMode {
   /// All that are there.
   "DYNAMIC",
@@ -11,7 +11,7 @@ enum WorldSizeMode {
 };
 
 /// How far training is.
-[NotIn=javascript, Since=0.1]
+[Since=0.1]
 dictionary ManagerState {
   /// Steps that were committed.
   required long long step;
@@ -20,11 +20,11 @@ dictionary ManagerState {
 };
 
 /// Gives a part of a replica's state: an object that object collectives carry.
-[NotIn=javascript]
+[Own=javascript]
 callback StateDict = any ();
 
 /// Becomes what the other function of another replica gave.
-[NotIn=javascript]
+[Own=javascript]
 callback LoadStateDict = any (any state_dict);
 
 /// One rank's part in training that goes on when replicas come and go: torchft's `Manager`.
@@ -41,7 +41,9 @@ callback LoadStateDict = any (any state_dict);
 ///
 /// Between `start_quorum` and `should_commit` a program changes nothing of what it has registered.
 /// One thread trains with a manager; any may ask how far it is.
-[NotIn=javascript, Since=0.1]
+///
+/// Pages of browsers have none: there it cannot be started.
+[NotInPages, Since=0.1]
 interface Manager {
   /// Starts one. Rank 0 of the replica waits for the lighthouse, the others for rank 0. The
   /// environment's `TORCHFT_*_SEC` go before what is said here of timeouts.
@@ -102,9 +104,14 @@ interface Manager {
   /// `state_dict` is called on a thread of the manager, between `start_quorum` and the end of the
   /// quorum, and only if another replica is behind; `load_state_dict` by `should_commit`, or by
   /// `start_quorum` if that waits for the quorum. Neither may call what waits for the quorum.
-  [Handwritten, Throws=InvalidArgument]
+  [Handwritten, Own=javascript, Throws=InvalidArgument]
   undefined register_state_dict_fn(DOMString key, LoadStateDict load_state_dict,
                                    StateDict state_dict);
+
+  /// As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+  /// them, and `state.set(key, value)` takes them.
+  [Handwritten, NotIn=(python, rust), Throws=InvalidArgument]
+  undefined register_state_store(DOMString key, Store state);
 
   /// A step begins: asks for a quorum. With `use_async_quorum` it returns at once, and what goes
   /// wrong is raised by `wait_quorum`, or has the step not committed.

@@ -22,3 +22,9 @@ mod realm;
 mod short;
 mod stores;
 mod work;
+
+/// Whoever loads this has the manager of replicas, too.
+#[napi_derive::module_init]
+fn install_replicas() {
+    polyrank_replicas::calls::install();
+}

@@ -236,6 +236,8 @@ pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
     TensorRef,
 };
+#[doc(hidden)]
+pub use work::WorkEnd;
 pub use work::comm_name::{
     CommName, record_comm, record_comm_async, set_comm_name_source, set_thread_comm_name,
 };

@@ -35,6 +35,7 @@ mod shown;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
+pub use followed::WorkEnd;
 pub use future::Future;
 pub(crate) use label::OperationLabel;
 pub use result::WorkResult;

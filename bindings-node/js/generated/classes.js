@@ -11,6 +11,7 @@ import * as hooks from "../runtime/hooks.js";
 import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
 import { prepare } from "../runtime/prepared.js";
+import { registerStateDictFn } from "../runtime/replicas.js";
 import "../runtime/store_tasks.js";
 
 /** How a group that the free functions made is left. */
@@ -671,6 +672,124 @@ export class ProcessGroup {
   }
 }
 register("ProcessGroup", ProcessGroup, ["ProcessGroup"]);
+
+const MANAGER_NEW = { key: "MANAGER_NEW", name: "new", required: 1, durations: [6, 7, 8, 16], inOrder: true };
+const MANAGER_REGISTER_STATE_STORE = { key: "MANAGER_REGISTER_STATE_STORE", name: "registerStateStore", required: 2, gives: "nothing" };
+const MANAGER_START_QUORUM = { key: "MANAGER_START_QUORUM", name: "startQuorum", required: 0, durations: [2], gives: "nothing" };
+const MANAGER_WAIT_QUORUM = { key: "MANAGER_WAIT_QUORUM", name: "waitQuorum", required: 0, gives: "nothing" };
+const MANAGER_ALLREDUCE = { key: "MANAGER_ALLREDUCE", name: "allreduce", required: 1, output: 0, outputName: "tensor" };
+const MANAGER_ALLREDUCE_COALESCED = { key: "MANAGER_ALLREDUCE_COALESCED", name: "allreduceCoalesced", required: 1, output: 0, outputName: "tensors" };
+const MANAGER_SHOULD_COMMIT = { key: "MANAGER_SHOULD_COMMIT", name: "shouldCommit", required: 0, durations: [0] };
+const MANAGER_REPORT_ERROR = { key: "MANAGER_REPORT_ERROR", name: "reportError", required: 1, gives: "nothing" };
+const MANAGER_ERRORED = { key: "MANAGER_ERRORED", name: "errored", required: 0 };
+const MANAGER_NUM_PARTICIPANTS = { key: "MANAGER_NUM_PARTICIPANTS", name: "numParticipants", required: 0 };
+const MANAGER_PARTICIPATING_RANK = { key: "MANAGER_PARTICIPATING_RANK", name: "participatingRank", required: 0 };
+const MANAGER_IS_PARTICIPATING = { key: "MANAGER_IS_PARTICIPATING", name: "isParticipating", required: 0 };
+const MANAGER_CURRENT_STEP = { key: "MANAGER_CURRENT_STEP", name: "currentStep", required: 0 };
+const MANAGER_BATCHES_COMMITTED = { key: "MANAGER_BATCHES_COMMITTED", name: "batchesCommitted", required: 0 };
+const MANAGER_STATE_DICT = { key: "MANAGER_STATE_DICT", name: "stateDict", required: 0 };
+const MANAGER_LOAD_STATE_DICT = { key: "MANAGER_LOAD_STATE_DICT", name: "loadStateDict", required: 1, gives: "nothing" };
+const MANAGER_REPLICA_ID = { key: "MANAGER_REPLICA_ID", name: "replicaId", required: 0 };
+const MANAGER_REPLICAS = { key: "MANAGER_REPLICAS", name: "replicas", required: 0 };
+const MANAGER_GROUP = { key: "MANAGER_GROUP", name: "group", required: 0 };
+const MANAGER_SHUTDOWN = { key: "MANAGER_SHUTDOWN", name: "shutdown", required: 0, gives: "nothing" };
+
+/** One rank's part in training that goes on when replicas come and go: torchft's `Manager`. */
+export class Manager {
+  constructor(...given) {
+    if (given[0] !== MADE) throw new InvalidTypeError("a Manager is made by Manager.start()");
+    keep(this, given[1]);
+  }
+
+  static start(...given) {
+    return calls.invokeAsync(MANAGER_NEW, null, given);
+  }
+
+  registerStateStore(...given) {
+    return calls.invoke(MANAGER_REGISTER_STATE_STORE, this, given);
+  }
+
+  startQuorum(...given) {
+    return calls.invokeAsync(MANAGER_START_QUORUM, this, given);
+  }
+
+  waitQuorum(...given) {
+    return calls.invokeAsync(MANAGER_WAIT_QUORUM, this, given);
+  }
+
+  allreduce(...given) {
+    return calls.operate(MANAGER_ALLREDUCE, this, given);
+  }
+
+  allreduceCoalesced(...given) {
+    return calls.operate(MANAGER_ALLREDUCE_COALESCED, this, given);
+  }
+
+  shouldCommit(...given) {
+    return calls.invokeAsync(MANAGER_SHOULD_COMMIT, this, given);
+  }
+
+  reportError(...given) {
+    return calls.invoke(MANAGER_REPORT_ERROR, this, given);
+  }
+
+  errored(...given) {
+    return calls.invoke(MANAGER_ERRORED, this, given);
+  }
+
+  numParticipants(...given) {
+    return calls.invokeAsync(MANAGER_NUM_PARTICIPANTS, this, given);
+  }
+
+  participatingRank(...given) {
+    return calls.invokeAsync(MANAGER_PARTICIPATING_RANK, this, given);
+  }
+
+  isParticipating(...given) {
+    return calls.invokeAsync(MANAGER_IS_PARTICIPATING, this, given);
+  }
+
+  currentStep(...given) {
+    return calls.invoke(MANAGER_CURRENT_STEP, this, given);
+  }
+
+  batchesCommitted(...given) {
+    return calls.invoke(MANAGER_BATCHES_COMMITTED, this, given);
+  }
+
+  stateDict(...given) {
+    return calls.invoke(MANAGER_STATE_DICT, this, given);
+  }
+
+  loadStateDict(...given) {
+    return calls.invoke(MANAGER_LOAD_STATE_DICT, this, given);
+  }
+
+  replicaId(...given) {
+    return calls.invoke(MANAGER_REPLICA_ID, this, given);
+  }
+
+  replicas(...given) {
+    return calls.invokeAsync(MANAGER_REPLICAS, this, given);
+  }
+
+  group(...given) {
+    return calls.invoke(MANAGER_GROUP, this, given);
+  }
+
+  shutdown(...given) {
+    return calls.invokeAsync(MANAGER_SHUTDOWN, this, given);
+  }
+
+  registerStateDictFn(...given) {
+    return registerStateDictFn(this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Manager";
+  }
+}
+register("Manager", Manager, ["Manager"]);
 
 const STORE_SET = { key: "STORE_SET", name: "set", required: 2, gives: "nothing" };
 const STORE_GET = { key: "STORE_GET", name: "get", required: 1 };

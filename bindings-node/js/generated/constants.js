@@ -148,6 +148,12 @@ export const DebugLevel = Object.freeze({
   DETAIL: 2,
 });
 
+/** How many replicas participate in a step. */
+export const WorldSizeMode = Object.freeze({
+  DYNAMIC: 0,
+  FIXED_WITH_SPARES: 1,
+});
+
 /** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult = Object.freeze({
   SUCCESS: 0,

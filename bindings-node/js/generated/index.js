@@ -5,6 +5,7 @@ export {
   DeviceMesh,
   Topology,
   ProcessGroup,
+  Manager,
   Store,
   HashStore,
   FileStore,
@@ -19,6 +20,7 @@ export {
   BackendType,
   Backend,
   DebugLevel,
+  WorldSizeMode,
   WorkResult,
   premulSum,
 } from "./constants.js";

@@ -2438,6 +2438,8 @@ class Manager:
 
     Between `start_quorum` and `should_commit` a program changes nothing of what it has registered.
     One thread trains with a manager; any may ask how far it is.
+
+    Pages of browsers have none: there it cannot be started.
     """
 
     def __new__(cls, min_replica_size: SupportsIndex, lighthouse_addr: str | None = None, replica_id: str = "", rank: SupportsIndex | None = None, world_size: SupportsIndex | None = None, store_addr: str | None = None, timeout: _Duration = ..., quorum_timeout: _Duration = ..., connect_timeout: _Duration = ..., use_async_quorum: bool = True, world_size_mode: WorldSizeMode | Literal["DYNAMIC", "FIXED_WITH_SPARES"] = ..., init_sync: bool = True, max_retries: SupportsIndex | None = None, quorum_retries: SupportsIndex = 0, hostname: str = "127.0.0.1", port: SupportsIndex | None = None, heartbeat_interval: _Duration = ..., token: str | None = None, data: str = "", pg: ProcessGroup | NonGroupMember | None = None) -> Self:
@@ -2482,6 +2484,12 @@ class Manager:
         `state_dict` is called on a thread of the manager, between `start_quorum` and the end of the
         quorum, and only if another replica is behind; `load_state_dict` by `should_commit`, or by
         `start_quorum` if that waits for the quorum. Neither may call what waits for the quorum.
+
+        Raises `InvalidArgumentError`.
+        """
+    def register_state_store(self, key: str, state: Store) -> None:
+        """As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+        them, and `state.set(key, value)` takes them.
 
         Raises `InvalidArgumentError`.
         """

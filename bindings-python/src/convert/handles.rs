@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
-    DeviceMesh, FileStore, HashStore, MadeByCore, Manager, NonGroupMember, PrefixStore, ProcessGroup, Store,
-    TCPStore, Topology, WebSocketStore, Window,
+    DeviceMesh, FileStore, HashStore, MadeByCore, Manager, NonGroupMember, PrefixStore,
+    ProcessGroup, Store, TCPStore, Topology, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
 

@@ -2061,6 +2061,19 @@ impl Manager {
         implementations::manager::register_state_dict_fn(slf, call)
     }
 
+    /// As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+    /// them, and `state.set(key, value)` takes them.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "register_state_store", signature = (*positional, **keywords), text_signature = "($self, key, state)")]
+    fn py_register_state_store<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "MANAGER_REGISTER_STATE_STORE", positional, keywords)
+    }
+
     /// A step begins: asks for a quorum. With `use_async_quorum` it returns at once, and what goes
     /// wrong is raised by `wait_quorum`, or has the step not committed.
     ///

@@ -71,6 +71,8 @@ pub struct CommonAttributes {
     pub javascript: Option<String>,
     /// `[NotIn=…]`: languages in which it has no meaning, and which leave it out.
     pub not_in: Vec<String>,
+    /// `[NotInPages]`: pages of browsers cannot make objects of it.
+    pub not_in_pages: bool,
     /// `[Own=…]`: languages in which it has a form of its own, declared by hand.
     pub own: Vec<String>,
     /// `[Waits]`: the call may wait for others; a promise where calls cannot block.

@@ -149,21 +149,23 @@ impl Manager {
         elements: &mut [T],
         op: ReduceOp,
     ) -> Result<(), ManagerError> {
-        let Some(plan) = self.plan(op, &[(T::DTYPE, Device::Cpu)])? else { return Ok(()) };
+        let kinds = [(T::DTYPE, Device::Cpu)];
+        self.shared.check_reduction(op, &kinds)?;
+        let Some(plan) = self.shared.plan(op, &kinds) else { return Ok(()) };
         if plan.divisor.is_none() && !plan.is_neutral {
             let options = AllreduceOptions::default().reduce_op(plan.op);
             let ended = self.shared.group.allreduce(elements, options);
-            return ended.or_else(|cause| self.failed(plan.turn, "allreduce", cause));
+            return ended.or_else(|cause| self.shared.failed(plan.turn, "allreduce", cause));
         }
         let tensor = Tensor::from(elements.to_vec());
-        let work = self.issue(plan, vec![tensor], |group, op, tensors| {
+        let work = self.shared.issue(plan, vec![tensor], |group, op, tensors| {
             group.allreduce_async(tensors, AllreduceOptions::default().reduce_op(op))
         })?;
         let turn = work.turn;
         let result = work.wait().swap_remove(0).into_vec::<T>();
         // It was made of such elements, on the host.
-        let result =
-            result.or_else(|cause| self.failed(turn, "allreduce", cause).map(|()| Vec::new()))?;
+        let result = result
+            .or_else(|cause| self.shared.failed(turn, "allreduce", cause).map(|()| Vec::new()))?;
         if self.errored().is_none() && result.len() == elements.len() {
             elements.copy_from_slice(&result);
         }
@@ -179,7 +181,9 @@ impl Manager {
         tensors: impl OwnedBuffers,
         options: AllreduceOptions,
     ) -> Result<ManagedWork, ManagerError> {
-        self.reduce(tensors.into_tensors(), options.reduce_op, |group, op, tensors| {
+        let tensors = tensors.into_tensors();
+        self.shared.check_reduction(options.reduce_op, &kinds_of(&tensors))?;
+        self.shared.reduce(tensors, options.reduce_op, |group, op, tensors| {
             group.allreduce_async(tensors, options.reduce_op(op))
         })
     }
@@ -193,26 +197,40 @@ impl Manager {
         tensors: impl OwnedBuffers,
         options: AllreduceCoalescedOptions,
     ) -> Result<ManagedWork, ManagerError> {
-        self.reduce(tensors.into_tensors(), options.reduce_op, |group, op, tensors| {
+        let tensors = tensors.into_tensors();
+        self.shared.check_reduction(options.reduce_op, &kinds_of(&tensors))?;
+        self.shared.reduce(tensors, options.reduce_op, |group, op, tensors| {
             group.allreduce_coalesced_async(tensors, options.reduce_op(op))
         })
     }
 
-    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it.
+    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. It does not
+    /// wait for the quorum: until there is one, the operation waits in a queue.
     pub(crate) fn allreduce_work(
         &self,
         tensors: Vec<Tensor>,
         op: ReduceOp,
         is_coalesced: bool,
     ) -> Result<Work, ManagerError> {
-        let managed = match is_coalesced {
-            true => {
-                let options = AllreduceCoalescedOptions::default().reduce_op(op);
-                self.allreduce_coalesced_async(tensors, options)?
+        let shared = &self.shared;
+        shared.check_reduction(op, &kinds_of(&tensors))?;
+        let mut state = shared.lock();
+        if !state.is_on_its_way() {
+            drop(state);
+            return Ok(shared.reduce_any(tensors, op, is_coalesced)?.into_work());
+        }
+        let (work, end) = Work::ending_with("allreduce", &shared.group);
+        if state.is_closed {
+            return Ok(work);
+        }
+        state.works.push_back(work.clone());
+        state.queued.push_back(Box::new(move |shared| {
+            // What was wrong with it has been reported.
+            if let Ok(managed) = shared.reduce_any(tensors, op, is_coalesced) {
+                managed.into_work().on_end(move || drop(end));
             }
-            false => self.allreduce_async(tensors, AllreduceOptions::default().reduce_op(op))?,
-        };
-        Ok(managed.into_work())
+        }));
+        Ok(work)
     }
 
     /// Any operation of the group, as part of this step: `begin` issues it. It is not called if
@@ -225,34 +243,59 @@ impl Manager {
         &self,
         begin: impl FnOnce(&ProcessGroup) -> polyrank::Result<Work>,
     ) -> Result<ManagedWork, ManagerError> {
-        let Some((turn, ..)) = self.ready()? else { return Ok(self.nothing(0, Vec::new())) };
+        self.shared.in_step()?;
+        let Some((turn, ..)) = self.shared.ready() else {
+            return Ok(self.shared.nothing(0, Vec::new()));
+        };
         match begin(&self.shared.group) {
             Ok(work) => {
                 let tensors = work.result();
-                Ok(self.begun(turn, work, tensors, None))
+                Ok(self.shared.begun(turn, work, tensors, None))
             }
             Err(cause) => {
-                self.failed(turn, "an operation", cause)?;
-                Ok(self.nothing(turn, Vec::new()))
+                self.shared.failed(turn, "an operation", cause)?;
+                Ok(self.shared.nothing(turn, Vec::new()))
             }
         }
     }
+}
 
+fn kinds_of(tensors: &[Tensor]) -> Vec<(DType, Device)> {
+    tensors.iter().map(|tensor| (tensor.dtype(), tensor.device())).collect()
+}
+
+impl Shared {
+    /// Reduces tensors that [`Shared::check_reduction`] has seen, each for itself or together.
+    fn reduce_any(
+        self: &Arc<Self>,
+        tensors: Vec<Tensor>,
+        op: ReduceOp,
+        is_coalesced: bool,
+    ) -> Result<ManagedWork, ManagerError> {
+        self.reduce(tensors, op, |group, op, tensors| match is_coalesced {
+            true => {
+                let options = AllreduceCoalescedOptions::default().reduce_op(op);
+                group.allreduce_coalesced_async(tensors, options)
+            }
+            false => group.allreduce_async(tensors, AllreduceOptions::default().reduce_op(op)),
+        })
+    }
+
+    /// As [`Shared::reduce_any`], as `begin` does it.
     fn reduce(
-        &self,
+        self: &Arc<Self>,
         tensors: Vec<Tensor>,
         op: ReduceOp,
         begin: impl FnOnce(&ProcessGroup, ReduceOp, Vec<Tensor>) -> polyrank::Result<Work>,
     ) -> Result<ManagedWork, ManagerError> {
-        let kinds: Vec<_> = tensors.iter().map(|it| (it.dtype(), it.device())).collect();
-        match self.plan(op, &kinds)? {
+        match self.plan(op, &kinds_of(&tensors)) {
             Some(plan) => self.issue(plan, tensors, begin),
             None => Ok(self.nothing(0, tensors)),
         }
     }
 
     fn issue(
-        &self,
+        self: &Arc<Self>,
         plan: Plan,
         tensors: Vec<Tensor>,
         begin: impl FnOnce(&ProcessGroup, ReduceOp, Vec<Tensor>) -> polyrank::Result<Work>,
@@ -266,7 +309,7 @@ impl Manager {
                 average::fill(tensor, &element);
             }
         }
-        match begin(&self.shared.group, op, tensors.clone()) {
+        match begin(&self.group, op, tensors.clone()) {
             Ok(work) => Ok(self.begun(turn, work, tensors, divisor)),
             Err(cause) => {
                 self.failed(turn, "allreduce", cause)?;
@@ -275,8 +318,8 @@ impl Manager {
         }
     }
 
-    /// How this step reduces tensors of these kinds; none if it is lost already.
-    fn plan(&self, op: ReduceOp, kinds: &[(DType, Device)]) -> Result<Option<Plan>, ManagerError> {
+    /// Refuses, in a step, what no step reduces.
+    fn check_reduction(&self, op: ReduceOp, kinds: &[(DType, Device)]) -> Result<(), ManagerError> {
         self.in_step()?;
         let indivisible = kinds.iter().find(|(dtype, _)| !average::is_divisible(*dtype));
         if let (ReduceOp::Avg, Some((dtype, _))) = (op, indivisible) {
@@ -292,43 +335,47 @@ impl Manager {
             return self
                 .refuse(ManagerError::Call(Box::new(Error::Unsupported { who, operation })));
         }
-        let Some((turn, is_participating, participants)) = self.ready()? else { return Ok(None) };
+        Ok(())
+    }
+
+    /// How this step reduces tensors of these kinds; none if it is lost already.
+    fn plan(&self, op: ReduceOp, kinds: &[(DType, Device)]) -> Option<Plan> {
+        let (turn, is_participating, participants) = self.ready()?;
         // The group divides by as many as it has.
-        let is_exact = participants == self.shared.group.size();
+        let is_exact = participants == self.group.size();
         let divides = op == ReduceOp::Avg && !is_exact;
         let is_on_device = kinds.iter().any(|(_, device)| *device != Device::Cpu);
         if is_on_device && (divides || !is_participating) {
             let why = "tensors of devices cannot be reduced in a step in which a replica does not \
                        participate: copy them to the host, or set use_async_quorum to false";
-            self.shared.report(Some(turn), ManagerError::Reported(why.to_owned()));
-            return Ok(None);
+            self.report(Some(turn), ManagerError::Reported(why.to_owned()));
+            return None;
         }
         let (op, divisor) = match divides {
             true => (ReduceOp::Sum, Some(participants)),
             false => (op, None),
         };
-        Ok(Some(Plan { turn, op, divisor, is_neutral: !is_participating }))
+        Some(Plan { turn, op, divisor, is_neutral: !is_participating })
     }
 
     /// The step, whether this rank participates, and how many do; none if the step is lost.
-    fn ready(&self) -> Result<Option<(u64, bool, u32)>, ManagerError> {
-        self.in_step()?;
-        if self.shared.lock().error.is_some() {
-            return Ok(None);
+    fn ready(&self) -> Option<(u64, bool, u32)> {
+        if self.lock().error.is_some() {
+            return None;
         }
-        if let Err(error) = self.shared.wait_quorum() {
-            self.shared.report(None, error);
-            return Ok(None);
+        if let Err(error) = self.wait_quorum() {
+            self.report(None, error);
+            return None;
         }
-        let state = self.shared.lock();
+        let state = self.lock();
         let ready = (state.turn, state.is_participating(), state.membership.participants);
-        Ok(state.error.is_none().then_some(ready))
+        state.error.is_none().then_some(ready)
     }
 
     /// An error outside a step, of which the others need not know.
     fn in_step(&self) -> Result<(), ManagerError> {
-        self.shared.unless_own_thread()?;
-        match self.shared.lock().phase {
+        self.unless_own_thread()?;
+        match self.lock().phase {
             Phase::Unasked => Err(ManagerError::Order(
                 "call start_quorum before the operations of a step".to_owned(),
             )),
@@ -338,7 +385,7 @@ impl Manager {
 
     /// The call is wrong: nothing is sent, and the step is not committed.
     fn refuse<T>(&self, error: ManagerError) -> Result<T, ManagerError> {
-        self.shared.report(None, error.clone());
+        self.report(None, error.clone());
         Err(error)
     }
 
@@ -354,28 +401,28 @@ impl Manager {
         if is_of_call {
             return self.refuse(ManagerError::Call(Box::new(cause)));
         }
-        self.shared.report(Some(turn), self.shared.of_group(name, cause));
+        self.report(Some(turn), self.of_group(name, cause));
         Ok(())
     }
 
     fn begun(
-        &self,
+        self: &Arc<Self>,
         turn: u64,
         work: Work,
         tensors: Vec<Tensor>,
         divisor: Option<u32>,
     ) -> ManagedWork {
-        let mut state = self.shared.lock();
+        let mut state = self.lock();
         // Those that ended well need not be looked at again.
         while state.works.front().is_some_and(|work| work.is_done() && work.is_success()) {
             state.works.pop_front();
         }
         state.works.push_back(work.clone());
         drop(state);
-        ManagedWork { shared: self.shared.clone(), turn, work: Some(work), tensors, divisor }
+        ManagedWork { shared: self.clone(), turn, work: Some(work), tensors, divisor }
     }
 
-    fn nothing(&self, turn: u64, tensors: Vec<Tensor>) -> ManagedWork {
-        ManagedWork { shared: self.shared.clone(), turn, work: None, tensors, divisor: None }
+    fn nothing(self: &Arc<Self>, turn: u64, tensors: Vec<Tensor>) -> ManagedWork {
+        ManagedWork { shared: self.clone(), turn, work: None, tensors, divisor: None }
     }
 }

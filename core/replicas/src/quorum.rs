@@ -1,6 +1,7 @@
 //! The manager's own thread: asks for a quorum, makes the group of its members, and moves states.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polyrank::process_group::ConfigureOptions;
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves the program's quorums until the manager ends.
-pub(crate) fn serve(shared: &Shared) {
+pub(crate) fn serve(shared: &Arc<Shared>) {
     shared.is_own_thread();
     while let Some(asked) = shared.next_asked() {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(shared, asked)));

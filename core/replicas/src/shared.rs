@@ -70,6 +70,9 @@ pub(crate) struct Pending {
     pub(crate) before: ManagerState,
 }
 
+/// An operation that waits for the quorum.
+pub(crate) type Queued = Box<dyn FnOnce(&Arc<Shared>) + Send>;
+
 pub(crate) struct State {
     /// Counts the quorums that were asked for, so that what was begun earlier is known.
     pub(crate) turn: u64,
@@ -96,6 +99,10 @@ pub(crate) struct State {
     pub(crate) works: VecDeque<Work>,
     /// Sums that are to be divided by this, of operations that the program has dropped.
     pub(crate) undivided: Vec<(Work, Vec<Tensor>, u32)>,
+    /// Operations that were called while there was no quorum yet, in their order.
+    pub(crate) queued: VecDeque<Queued>,
+    /// Whether the manager's thread issues those, and later ones go behind them.
+    is_issuing: bool,
     /// How many threads revoke the group of this step just now.
     revoking: u32,
     pub(crate) is_closed: bool,
@@ -144,6 +151,8 @@ impl Shared {
             is_torn: false,
             works: VecDeque::new(),
             undivided: Vec::new(),
+            queued: VecDeque::new(),
+            is_issuing: false,
             revoking: 0,
             is_closed: false,
         };
@@ -199,11 +208,10 @@ impl Shared {
             return state;
         }
         while state.is_on_its_way() {
-            let waiting = self.changed.wait_timeout_while(
-                state,
-                INTERRUPT_CHECK_INTERVAL,
-                |state| state.is_on_its_way(),
-            );
+            let waiting =
+                self.changed.wait_timeout_while(state, INTERRUPT_CHECK_INTERVAL, |state| {
+                    state.is_on_its_way()
+                });
             state = waiting.unwrap_or_else(PoisonError::into_inner).0;
             if !state.is_on_its_way() {
                 break;
@@ -225,7 +233,9 @@ impl Shared {
         match &state.phase {
             Phase::Failed(error) => Err(error.clone()),
             _ if state.is_closed => Err(self.closed()),
-            Phase::Asked(_) | Phase::Running => Err(ManagerError::Interrupted),
+            _ if state.is_on_its_way() && self.unless_own_thread().is_ok() => {
+                Err(ManagerError::Interrupted)
+            }
             Phase::Unasked => {
                 Err(ManagerError::Order("call start_quorum before waiting for a quorum".to_owned()))
             }
@@ -284,8 +294,9 @@ impl Shared {
     }
 
     /// The quorum has come, or not.
-    pub(crate) fn end_quorum(&self, outcome: Result<(), ManagerError>) {
+    pub(crate) fn end_quorum(self: &Arc<Self>, outcome: Result<(), ManagerError>) {
         let mut state = self.lock();
+        state.is_issuing = true;
         state.phase = match outcome {
             Ok(()) => Phase::Found,
             Err(error) => {
@@ -304,12 +315,35 @@ impl Shared {
         if is_lost {
             self.revoke();
         }
+        self.issue_queued();
+    }
+
+    /// Issues what waited for the quorum, in its order.
+    fn issue_queued(self: &Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.lock();
+                let next = state.queued.pop_front();
+                state.is_issuing = next.is_some();
+                next
+            };
+            match next {
+                Some(issue) => issue(self),
+                None => break,
+            }
+        }
         self.changed.notify_all();
     }
 
     /// Nothing is asked from now on; what waits ends.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        let queued = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.queued)
+        };
+        // Outside the lock: it ends works.
+        drop(queued);
         self.rpc.close();
         self.changed.notify_all();
     }
@@ -436,9 +470,9 @@ impl Shared {
 }
 
 impl State {
-    /// Whether there is to be a quorum, and is none yet.
-    fn is_on_its_way(&self) -> bool {
-        matches!(self.phase, Phase::Asked(_) | Phase::Running)
+    /// Whether there is to be a quorum, and is none yet, or what waited for it is not issued.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        self.is_issuing || matches!(self.phase, Phase::Asked(_) | Phase::Running)
     }
 
     /// Whether what this rank has counts in operations.

@@ -126,6 +126,8 @@ pub static METHODS: &[&Method] = &[
     #[cfg(not(target_family = "wasm"))]
     &MANAGER_REGISTER_STATE_DICT_FN,
     #[cfg(not(target_family = "wasm"))]
+    &MANAGER_REGISTER_STATE_STORE,
+    #[cfg(not(target_family = "wasm"))]
     &MANAGER_START_QUORUM,
     #[cfg(not(target_family = "wasm"))]
     &MANAGER_WAIT_QUORUM,
@@ -209,15 +211,10 @@ pub static METHODS: &[&Method] = &[
     &WORK_SYNCHRONIZE,
     &WORK_BOXED,
     &WORK_UNBOX,
-    #[cfg(not(target_family = "wasm"))]
     &FUTURE_WAIT,
-    #[cfg(not(target_family = "wasm"))]
     &FUTURE_DONE,
-    #[cfg(not(target_family = "wasm"))]
     &FUTURE_VALUE,
-    #[cfg(not(target_family = "wasm"))]
     &FUTURE_THEN,
-    #[cfg(not(target_family = "wasm"))]
     &FUTURE_ADD_DONE_CALLBACK,
     &DISTRIBUTED_IS_AVAILABLE,
     &DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED,
@@ -2766,6 +2763,24 @@ pub static MANAGER_REGISTER_STATE_DICT_FN: Method = Method {
     }],
 };
 
+/// `Manager.register_state_store`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGER_REGISTER_STATE_STORE: Method = Method {
+    interface: "Manager",
+    name: "register_state_store",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("key", Type::Str, Role::None),
+            required("state", Type::Interface("Store"), Role::None),
+        ],
+    }],
+};
+
 /// `Manager.start_quorum`
 #[cfg(not(target_family = "wasm"))]
 pub static MANAGER_START_QUORUM: Method = Method {
@@ -3825,7 +3840,7 @@ pub static WORK_UNBOX: Method = Method {
 };
 
 /// `Future.wait`
-#[cfg(not(target_family = "wasm"))]
+
 pub static FUTURE_WAIT: Method = Method {
     interface: "Future",
     name: "wait",
@@ -3838,7 +3853,7 @@ pub static FUTURE_WAIT: Method = Method {
 };
 
 /// `Future.done`
-#[cfg(not(target_family = "wasm"))]
+
 pub static FUTURE_DONE: Method = Method {
     interface: "Future",
     name: "done",
@@ -3851,7 +3866,7 @@ pub static FUTURE_DONE: Method = Method {
 };
 
 /// `Future.value`
-#[cfg(not(target_family = "wasm"))]
+
 pub static FUTURE_VALUE: Method = Method {
     interface: "Future",
     name: "value",
@@ -3864,7 +3879,7 @@ pub static FUTURE_VALUE: Method = Method {
 };
 
 /// `Future.then`
-#[cfg(not(target_family = "wasm"))]
+
 pub static FUTURE_THEN: Method = Method {
     interface: "Future",
     name: "then",
@@ -3877,7 +3892,7 @@ pub static FUTURE_THEN: Method = Method {
 };
 
 /// `Future.add_done_callback`
-#[cfg(not(target_family = "wasm"))]
+
 pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     interface: "Future",
     name: "add_done_callback",

@@ -783,7 +783,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: Some(Run::Now(implementations::file_store::path)),
     },
-    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_ADD_DONE_CALLBACK",
         method: &calls::FUTURE_ADD_DONE_CALLBACK,
@@ -791,7 +790,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
-    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_DONE",
         method: &calls::FUTURE_DONE,
@@ -799,7 +797,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
-    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_THEN",
         method: &calls::FUTURE_THEN,
@@ -807,7 +804,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
-    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_VALUE",
         method: &calls::FUTURE_VALUE,
@@ -815,7 +811,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: None,
     },
-    #[cfg(not(target_family = "wasm"))]
     Entry {
         key: "FUTURE_WAIT",
         method: &calls::FUTURE_WAIT,
@@ -925,6 +920,14 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: None,
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGER_REGISTER_STATE_STORE",
+        method: &calls::MANAGER_REGISTER_STATE_STORE,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::manager::register_state_store)),
     },
     #[cfg(not(target_family = "wasm"))]
     Entry {

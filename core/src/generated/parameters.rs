@@ -452,6 +452,13 @@ pub mod manager {
         /// `state_dict`
         pub const STATE_DICT: usize = 2;
     }
+    /// `Manager.register_state_store`
+    pub mod register_state_store {
+        /// `key`
+        pub const KEY: usize = 0;
+        /// `state`
+        pub const STATE: usize = 1;
+    }
     /// `Manager.start_quorum`
     pub mod start_quorum {
         /// `allow_heal`

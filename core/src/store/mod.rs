@@ -60,10 +60,10 @@ pub use file::FileStore;
 pub(crate) use file::membership;
 pub(crate) use group::GroupStore;
 pub use hash::HashStore;
-pub(crate) use interrupt::{InterruptCondition, interrupt_when};
-pub use interrupt::{InterruptGuard, install_interrupt_check};
 #[doc(hidden)]
 pub use interrupt::requested as is_interrupted;
+pub(crate) use interrupt::{InterruptCondition, interrupt_when};
+pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};

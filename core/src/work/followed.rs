@@ -10,7 +10,27 @@ use crate::completion::Completion;
 use crate::generated::error::Result;
 use crate::process_group::ProcessGroup;
 
+/// Ends a work well when it is dropped.
+#[derive(Debug)]
+pub struct WorkEnd(Arc<Completion>);
+
+impl Drop for WorkEnd {
+    fn drop(&mut self) {
+        self.0.complete(Ok(()));
+    }
+}
+
 impl Work {
+    /// The work of an operation of this name that is still to be issued, and what ends it. Others
+    /// move what it waits for.
+    pub fn ending_with(name: &'static str, group: &ProcessGroup) -> (Work, WorkEnd) {
+        let completion = Arc::new(Completion::new());
+        let end = WorkEnd(completion.clone());
+        let inner = Inner::of_ending(name, 0, completion);
+        let group = group.identity();
+        (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
+    }
+
     /// The work of an operation of this name that needed nobody else, and is done.
     pub fn of_nothing(name: &'static str, group: &ProcessGroup) -> Work {
         Work::done(name, group.identity(), 0)
@@ -27,23 +47,7 @@ impl Work {
         let told = ending.clone();
         self.on_outcome(move |ended| told.complete(follow(ended)));
         let inner = match &self.inner {
-            None => Inner {
-                name: self.name,
-                began: Instant::now(),
-                sequence: self.sequence,
-                parts: Vec::new(),
-                endings: vec![ending.clone()],
-                whole: ending,
-                outputs: Mutex::default(),
-                devices: Vec::new(),
-                losses: OnceLock::new(),
-                comm_name: None,
-                is_hastened: AtomicBool::new(false),
-                #[cfg(feature = "tcp")]
-                is_failure_told: AtomicBool::new(false),
-                #[cfg(feature = "tcp")]
-                recorder: None,
-            },
+            None => Inner::of_ending(self.name, self.sequence, ending),
             Some(first) => Inner {
                 name: first.name,
                 began: first.began,
@@ -63,5 +67,28 @@ impl Work {
             },
         };
         Work { inner: Some(Arc::new(inner)), ..*self }
+    }
+}
+
+impl Inner {
+    /// Of what is done when `ending` is, which others complete.
+    fn of_ending(name: &'static str, sequence: u64, ending: Arc<Completion>) -> Inner {
+        Inner {
+            name,
+            began: Instant::now(),
+            sequence,
+            parts: Vec::new(),
+            endings: vec![ending.clone()],
+            whole: ending,
+            outputs: Mutex::default(),
+            devices: Vec::new(),
+            losses: OnceLock::new(),
+            comm_name: None,
+            is_hastened: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
+            is_failure_told: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
+            recorder: None,
+        }
     }
 }

@@ -46,6 +46,7 @@ struct Class {
     /// `"HashStore", "Store"`
     interfaces: String,
     is_group: bool,
+    is_manager: bool,
     is_store: bool,
 }
 
@@ -169,6 +170,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
         specs,
         interfaces: names.join(", "),
         is_group: interface.name == "ProcessGroup",
+        is_manager: interface.name == "Manager",
         is_store: interface.name == "Store",
         base,
     }

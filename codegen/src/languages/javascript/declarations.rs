@@ -123,6 +123,25 @@ const EXTRA: &[(&str, &str)] = &[
   readonly [Symbol.toStringTag]: string;",
     ),
     (
+        "Manager",
+        "  /**
+   * What `stateDict` gives belongs to the state of a replica, and `loadStateDict` takes it; either
+   * may promise it. All replicas register the same keys, before the first quorum. The object
+   * travels as that of an object collective: plain values and arrays.
+   *
+   * `stateDict` is called between `startQuorum` and the end of the quorum, and only if another
+   * replica is behind; `loadStateDict` during `shouldCommit`, or `startQuorum` if that waits for
+   * the quorum. Neither may wait for what waits for the quorum.
+   *
+   * @throws {@link InvalidArgumentError} if the key is registered.
+   */
+  registerStateDictFn(
+    key: string,
+    loadStateDict: (stateDict: any) => unknown,
+    stateDict: () => unknown,
+  ): void;",
+    ),
+    (
         "Store",
         "  /** Releases the store: `using store = …`. */
   [Symbol.dispose](): void;

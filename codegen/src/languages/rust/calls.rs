@@ -70,9 +70,9 @@ pub(super) fn calls(api: &Api) -> Calls {
     }
 }
 
-/// Where the tables of an interface are compiled: pages do not load what their language has not.
+/// Where the tables of an interface are compiled: pages do not load what they cannot make.
 pub(super) fn platforms_of(interface: &model::CommonAttributes) -> &'static str {
-    match interface.not_in.iter().any(|language| language == "javascript") {
+    match interface.not_in_pages {
         true => "#[cfg(not(target_family = \"wasm\"))]",
         false => "",
     }

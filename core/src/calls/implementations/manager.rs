@@ -6,9 +6,11 @@ use std::time::Duration;
 use crate::calls::Members;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
-use crate::calls::object::Object;
+use crate::calls::object::{Object, StoreObject};
 use crate::calls::parameters::manager::*;
-use crate::calls::replica_manager::{ReplicaManager, ReplicaManagerObject, ReplicaManagerOptions};
+use crate::calls::replica_manager::{
+    ReplicaManager, ReplicaManagerObject, ReplicaManagerOptions, ReplicaState,
+};
 use crate::generated::error::{Error, Result};
 
 /// Starts one.
@@ -38,6 +40,30 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
         group,
     };
     Object::Manager(ReplicaManagerObject::start(options)?).into_answer()
+}
+
+/// A part of the state is the value of a store that is written in the language.
+pub(crate) fn register_state_store(mut call: Invocation) -> Result<Answer> {
+    let key: String = call.take(register_state_store::KEY)?;
+    let store = call.store(register_state_store::STATE)?.ok_or_else(Object::not_a_handle)?;
+    let state = StoredState { key: key.clone(), store };
+    manager(&call)?.register_state(&key, Arc::new(state)).into_answer()
+}
+
+/// A part of the state as the value of a store.
+struct StoredState {
+    key: String,
+    store: StoreObject,
+}
+
+impl ReplicaState for StoredState {
+    fn save(&self) -> std::result::Result<Vec<u8>, String> {
+        self.store.get().get(&self.key).map_err(|error| error.to_string())
+    }
+
+    fn load(&self, bytes: &[u8]) -> std::result::Result<(), String> {
+        self.store.get().set(&self.key, bytes).map_err(|error| error.to_string())
+    }
 }
 
 /// A step begins.
