@@ -1355,6 +1355,36 @@ export interface JoinGroupOptions extends WaitOptions {
   version?: string | null | undefined;
 }
 
+/** Options of `lighthouseServer`. */
+export interface LighthouseServerOptions extends WaitOptions {
+  /**
+   * `host:port` at which it listens; port 0 is any that is free.
+   * @defaultValue `"127.0.0.1:29510"`
+   */
+  bind?: string | undefined;
+  /**
+   * How long replicas that ask wait for those that are alive and do not: less than the limit of
+   * their calls. In ms.
+   * @defaultValue `30000`
+   */
+  joinTimeout?: number | undefined;
+  /**
+   * How often it looks whether somebody has been waited for long enough. In ms.
+   * @defaultValue `100`
+   */
+  quorumTick?: number | undefined;
+  /**
+   * After how long without a heartbeat a replica counts as dead. In ms.
+   * @defaultValue `5000`
+   */
+  heartbeatTimeout?: number | undefined;
+  /**
+   * What replicas must have; none: what `POLYRANK_TOKEN` says. It has to be there where other
+   * hosts can reach it.
+   */
+  token?: string | null | undefined;
+}
+
 /** Options of `manager`. */
 export interface ManagerOptions extends WaitOptions {
   /**
@@ -3832,6 +3862,30 @@ export class Manager {
     loadStateDict: (stateDict: any) => unknown,
     stateDict: () => unknown,
   ): void;
+}
+
+/**
+ * Says which replicas of a job train together, as they come and go: torchft's lighthouse, as
+ * `polyrank lighthouse` serves it. A page at the same address shows what it sees. It serves as
+ * long as the object is there.
+ *
+ * Pages of browsers have none: there it cannot be started.
+ */
+export class LighthouseServer {
+  private constructor();
+  /**
+   * Starts one.
+   *
+   * @param minReplicas - Fewest replicas that may train, unless all of the last quorum ask
+   * again.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link DistNetworkError}
+   */
+  static start(minReplicas: number, options?: LighthouseServerOptions): Promise<LighthouseServer>;
+  /** `http://host:port`, for `lighthouseAddr` of managers, and for people. */
+  address(): string;
+  /** Ends it. A second call does nothing. */
+  shutdown(options?: WaitOptions): Promise<void>;
 }
 
 /**

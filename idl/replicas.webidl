@@ -195,3 +195,32 @@ interface Manager {
   /// second call does nothing. In a replica of several ranks rank 0 goes last.
   [Handwritten, Waits, Throws=(ManagerFailed, RankFailed)] undefined shutdown();
 };
+
+/// Says which replicas of a job train together, as they come and go: torchft's lighthouse, as
+/// `polyrank lighthouse` serves it. A page at the same address shows what it sees. It serves as
+/// long as the object is there.
+///
+/// Pages of browsers have none: there it cannot be started.
+[NotInPages, Since=0.1]
+interface LighthouseServer {
+  /// Starts one.
+  ///
+  /// - `min_replicas`: fewest replicas that may train, unless all of the last quorum ask again.
+  /// - `bind`: `host:port` at which it listens; port 0 is any that is free.
+  /// - `join_timeout`: how long replicas that ask wait for those that are alive and do not: less
+  ///   than the limit of their calls.
+  /// - `quorum_tick`: how often it looks whether somebody has been waited for long enough.
+  /// - `heartbeat_timeout`: after how long without a heartbeat a replica counts as dead.
+  /// - `token`: what replicas must have; none: what `POLYRANK_TOKEN` says. It has to be there where
+  ///   other hosts can reach it.
+  [Waits, Factory=start, Throws=(InvalidArgument, Network)]
+  constructor(unsigned long min_replicas, optional DOMString bind = "127.0.0.1:29510",
+              optional Duration join_timeout = 30, optional Duration quorum_tick = 0.1,
+              optional Duration heartbeat_timeout = 5, optional DOMString? token = null);
+
+  /// `http://host:port`, for `lighthouse_addr` of managers, and for people.
+  [Handwritten] DOMString address();
+
+  /// Ends it. A second call does nothing.
+  [Handwritten, Waits] undefined shutdown();
+};

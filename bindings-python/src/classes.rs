@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use polyrank::calls::replicas::LighthouseObject;
 use polyrank::calls::{Answer, Object, StoreObject};
 use polyrank::{OnDevice, Tensor, distributed};
 use pyo3::exceptions::PyTypeError;
@@ -147,6 +148,14 @@ pub(crate) struct Window {
     pub(crate) inner: polyrank::Window,
 }
 
+/// Says which replicas of a job train together, as they come and go: torchft's lighthouse.
+///
+/// A page at the same address shows what it sees. It serves as long as the object is there.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct LighthouseServer {
+    pub(crate) inner: LighthouseObject,
+}
+
 /// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a graph.
 ///
 /// All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
@@ -194,6 +203,15 @@ impl MadeByCore for Window {
     fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Window(inner)) => Ok(Window { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl MadeByCore for LighthouseServer {
+    fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Lighthouse(inner)) => Ok(LighthouseServer { inner }.into()),
             other => Err(unexpected(&other)),
         }
     }
@@ -483,6 +501,13 @@ impl Window {
 impl Topology {
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
+    }
+}
+
+#[pymethods]
+impl LighthouseServer {
+    fn __repr__(&self) -> String {
+        format!("LighthouseServer({})", self.inner.get().address())
     }
 }
 

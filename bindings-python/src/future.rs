@@ -169,7 +169,9 @@ pub(crate) fn when_done(
         Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),
         Source::Outputs(work) | Source::Status(work) => {
             let work = &work.get().inner;
-            let f = move || drop(attach(|py| f(py, this)));
+            let f = move || {
+                attach(|py| f(py, this));
+            };
             // It may look for the end for a moment, and run other callbacks.
             future.py().detach(|| work.on_end(f));
         }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use polyrank::calls::replica_manager::{ReplicaManagerObject, ReplicaState};
+use polyrank::calls::replicas::{ReplicaManagerObject, ReplicaState};
 use polyrank::calls::{Answer, Object};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

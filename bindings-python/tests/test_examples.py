@@ -18,6 +18,7 @@ PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concep
          "site/concepts/hooks.md", "site/concepts/logs.md", "site/concepts/members.md",
          "site/concepts/meshes.md",
          "site/concepts/own-backends.md", "site/concepts/reductions.md",
+         "site/concepts/replicas.md",
          "site/concepts/transports.md", "site/concepts/windows.md", "site/start/launch.md",
          "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
@@ -49,6 +50,12 @@ address, rank = f"127.0.0.1:{store.port}", 0
 group = pr.ProcessGroup(store, 0, 1)
 """,
         "",
+    ),
+    "site/concepts/replicas.md": (
+        "",
+        """
+print([round(float(weight), 4) for weight in model["weights"]])
+""",
     ),
     "site/concepts/transports.md": (
         """
@@ -128,6 +135,7 @@ def test_types(page, tmp_path):
         ("site/concepts/members.md", "members"),
         ("site/concepts/meshes.md", "meshes"),
         ("site/concepts/own-backends.md", "mine"),
+        ("site/concepts/replicas.md", "replicas"),
         ("site/concepts/transports.md", "sum"),
         ("site/concepts/windows.md", "tasks"),
         ("site/start/python.md", "sum"),
@@ -147,6 +155,10 @@ def test_runs(page, result, size):
         for rank in range(size)
     ]
     printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
+    if result == "replicas":
+        # Each is a job of its own: three steps of 0.1.
+        assert printed == ["[-0.3, -0.3, -0.3, -0.3]\n"] * size
+        return
     if result == "members":
         assert printed == ["0 1\n"] * size
         return

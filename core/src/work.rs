@@ -22,8 +22,8 @@ use losses::Losses;
 
 mod called_name;
 pub(crate) mod comm_name;
+mod derived;
 mod described;
-mod followed;
 mod future;
 pub(crate) mod group_names;
 mod label;
@@ -35,7 +35,7 @@ mod shown;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
-pub use followed::WorkEnd;
+pub use derived::WorkEnd;
 pub use future::Future;
 pub(crate) use label::OperationLabel;
 pub use result::WorkResult;
@@ -67,6 +67,8 @@ struct Inner {
     endings: Vec<Arc<Completion>>,
     /// Done when all parts are, and what follows them; with a single one, that itself.
     whole: Arc<Completion>,
+    /// Whether what follows the parts says how it ended, whatever became of them.
+    ends_by_itself: bool,
     outputs: Mutex<Vec<Tensor>>,
     /// The devices of the tensors that are written or read.
     devices: Vec<OnDevice>,
@@ -144,6 +146,7 @@ impl Work {
             parts,
             endings,
             whole,
+            ends_by_itself: false,
             outputs,
             devices,
             losses,
@@ -463,31 +466,6 @@ impl Work {
         }
     }
 
-    /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
-    pub(crate) fn without_tensors(&self) -> Work {
-        let Some(inner) = &self.inner else { return self.clone() };
-        let Inner { began, sequence, parts, endings, whole, devices, losses, comm_name, .. } =
-            &**inner;
-        let inner = Inner {
-            name: inner.name,
-            began: *began,
-            sequence: *sequence,
-            parts: parts.clone(),
-            endings: endings.clone(),
-            whole: whole.clone(),
-            outputs: Mutex::default(),
-            devices: devices.clone(),
-            losses: losses.clone(),
-            comm_name: comm_name.clone(),
-            is_hastened: AtomicBool::new(false),
-            #[cfg(feature = "tcp")]
-            is_failure_told: AtomicBool::new(false),
-            #[cfg(feature = "tcp")]
-            recorder: self.inner.as_ref().and_then(|inner| inner.recorder.clone()),
-        };
-        Work { inner: Some(Arc::new(inner)), ..*self }
-    }
-
     /// As [`Work::on_end`], for a caller that has a thread wait for it.
     pub(crate) fn on_awaited_end(&self, callback: impl FnOnce() + Send + 'static) {
         match &self.inner {
@@ -539,7 +517,10 @@ impl Inner {
 
     /// How it ended, when all parts are done, and what follows them.
     fn outcome(&self) -> Result<()> {
-        let failed = self.completions().find_map(|completion| completion.error());
+        let failed = match self.ends_by_itself {
+            true => self.whole.error(),
+            false => self.completions().find_map(|completion| completion.error()),
+        };
         let outcome = self.described(failed.map_or(Ok(()), Err));
         #[cfg(feature = "tcp")]
         if let (Err(error), Some(recorder)) = (&outcome, &self.recorder) {

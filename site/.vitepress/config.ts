@@ -54,6 +54,7 @@ export default defineConfig({
             { text: "Collectives", link: "/concepts/collectives" },
             { text: "Meshes", link: "/concepts/meshes" },
             { text: "Groups whose members change", link: "/concepts/members" },
+            { text: "Replicas that come and go", link: "/concepts/replicas" },
             { text: "The lighthouse", link: "/concepts/lighthouse" },
             { text: "Stores", link: "/concepts/stores" },
             { text: "How bytes travel", link: "/concepts/transports" },

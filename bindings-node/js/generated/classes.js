@@ -791,6 +791,35 @@ export class Manager {
 }
 register("Manager", Manager, ["Manager"]);
 
+const LIGHTHOUSE_SERVER_NEW = { key: "LIGHTHOUSE_SERVER_NEW", name: "new", required: 1, durations: [2, 3, 4] };
+const LIGHTHOUSE_SERVER_ADDRESS = { key: "LIGHTHOUSE_SERVER_ADDRESS", name: "address", required: 0 };
+const LIGHTHOUSE_SERVER_SHUTDOWN = { key: "LIGHTHOUSE_SERVER_SHUTDOWN", name: "shutdown", required: 0, gives: "nothing" };
+
+/** Says which replicas of a job train together, as they come and go: torchft's lighthouse, as `polyrank lighthouse` serves it. A page at the same address shows what it sees. It serves as long as the object is there. */
+export class LighthouseServer {
+  constructor(...given) {
+    if (given[0] !== MADE) throw new InvalidTypeError("a LighthouseServer is made by LighthouseServer.start()");
+    keep(this, given[1]);
+  }
+
+  static start(...given) {
+    return calls.invokeAsync(LIGHTHOUSE_SERVER_NEW, null, given);
+  }
+
+  address(...given) {
+    return calls.invoke(LIGHTHOUSE_SERVER_ADDRESS, this, given);
+  }
+
+  shutdown(...given) {
+    return calls.invokeAsync(LIGHTHOUSE_SERVER_SHUTDOWN, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "LighthouseServer";
+  }
+}
+register("LighthouseServer", LighthouseServer, ["LighthouseServer"]);
+
 const STORE_SET = { key: "STORE_SET", name: "set", required: 2, gives: "nothing" };
 const STORE_GET = { key: "STORE_GET", name: "get", required: 1 };
 const STORE_ADD = { key: "STORE_ADD", name: "add", required: 2, gives: "integer" };

@@ -6,6 +6,7 @@ export {
   Topology,
   ProcessGroup,
   Manager,
+  LighthouseServer,
   Store,
   HashStore,
   FileStore,

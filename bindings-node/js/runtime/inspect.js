@@ -25,6 +25,7 @@ const native = (object) => handleOf(object)?.describe() ?? object[Symbol.toStrin
 setInspect(classes.ProcessGroup, native);
 setInspect(classes.Store, native);
 setInspect(classes.DeviceMesh, native);
+setInspect(classes.LighthouseServer, native);
 setInspect(classes.Manager, native);
 setInspect(classes.Topology, native);
 setInspect(Tensor, ({ dtype, shape }) => `Tensor(${dtype}, [${shape.join(", ")}])`);

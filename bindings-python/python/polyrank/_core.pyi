@@ -54,6 +54,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidGroupError",
     "InvalidTypeError",
+    "LighthouseServer",
     "Manager",
     "ManagerFailedError",
     "ManagerState",
@@ -2577,6 +2578,35 @@ class Manager:
 
         Raises `ManagerFailedError`, `RankFailedError`.
         """
+
+
+@final
+class LighthouseServer:
+    """Says which replicas of a job train together, as they come and go: torchft's lighthouse, as
+    `polyrank lighthouse` serves it. A page at the same address shows what it sees. It serves as
+    long as the object is there.
+
+    Pages of browsers have none: there it cannot be started.
+    """
+
+    def __new__(cls, min_replicas: SupportsIndex, bind: str = "127.0.0.1:29510", join_timeout: _Duration = ..., quorum_tick: _Duration = ..., heartbeat_timeout: _Duration = ..., token: str | None = None) -> Self:
+        """Starts one.
+
+        - `min_replicas`: fewest replicas that may train, unless all of the last quorum ask again.
+        - `bind`: `host:port` at which it listens; port 0 is any that is free.
+        - `join_timeout`: how long replicas that ask wait for those that are alive and do not: less
+          than the limit of their calls.
+        - `quorum_tick`: how often it looks whether somebody has been waited for long enough.
+        - `heartbeat_timeout`: after how long without a heartbeat a replica counts as dead.
+        - `token`: what replicas must have; none: what `POLYRANK_TOKEN` says. It has to be there where
+          other hosts can reach it.
+
+        Raises `InvalidArgumentError`, `DistNetworkError`.
+        """
+    def address(self) -> str:
+        """`http://host:port`, for `lighthouse_addr` of managers, and for people."""
+    def shutdown(self) -> None:
+        """Ends it. A second call does nothing."""
 
 
 @disjoint_base

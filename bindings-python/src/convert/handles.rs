@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
-    DeviceMesh, FileStore, HashStore, MadeByCore, Manager, NonGroupMember, PrefixStore,
-    ProcessGroup, Store, TCPStore, Topology, WebSocketStore, Window,
+    DeviceMesh, FileStore, HashStore, LighthouseServer, MadeByCore, Manager, NonGroupMember,
+    PrefixStore, ProcessGroup, Store, TCPStore, Topology, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
 
@@ -30,6 +30,9 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
     }
     if let Ok(manager) = object.cast::<Manager>() {
         return Ok(Some(Object::Manager(manager.get().get()?.clone())));
+    }
+    if let Ok(lighthouse) = object.cast::<LighthouseServer>() {
+        return Ok(Some(Object::Lighthouse(lighthouse.get().inner.clone())));
     }
     if let Ok(mesh) = object.cast::<DeviceMesh>() {
         return Ok(Some(Object::Mesh(mesh.get().inner.clone())));
@@ -79,6 +82,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
         "Window" => made::<Window>(py, object),
+        "LighthouseServer" => made::<LighthouseServer>(py, object),
         "Manager" => made::<Manager>(py, object),
         "Topology" => made::<Topology>(py, object),
         "DeviceMesh" => made::<DeviceMesh>(py, object),

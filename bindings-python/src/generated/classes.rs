@@ -2263,6 +2263,32 @@ impl Manager {
 }
 
 #[pymethods]
+impl LighthouseServer {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("LIGHTHOUSE_SERVER_NEW", positional, keywords)
+    }
+
+    /// `http://host:port`, for `lighthouse_addr` of managers, and for people.
+    #[pyo3(name = "address", signature = ())]
+    fn py_address<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "LIGHTHOUSE_SERVER_ADDRESS", positional, keywords)
+    }
+
+    /// Ends it. A second call does nothing.
+    #[pyo3(name = "shutdown", signature = ())]
+    fn py_shutdown<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "LIGHTHOUSE_SERVER_SHUTDOWN", positional, keywords)
+    }
+}
+
+#[pymethods]
 impl Store {
     /// Sets `key` to `value`, replacing what was there.
     ///
@@ -3130,6 +3156,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PreparedOperation>()?;
     module.add_class::<ProcessGroup>()?;
     module.add_class::<Manager>()?;
+    module.add_class::<LighthouseServer>()?;
     module.add_class::<Store>()?;
     module.add_class::<HashStore>()?;
     module.add_class::<FileStore>()?;

@@ -2,7 +2,6 @@
 //! own, until it is told to end. Knows nothing of ranks.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +12,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use polyrank::env::variable;
-use polyrank_quorum::lighthouse::DEFAULT_PORT;
+use polyrank_quorum::lighthouse::listening_address;
 use polyrank_quorum::{Lighthouse, LighthouseOptions, QuorumOptions, Token};
-
-use crate::serve::reachable;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +86,7 @@ pub(crate) fn serve(arguments: &LighthouseArguments) -> i32 {
         }
     };
     // It continues if nobody reads this.
-    let _ = std::io::stdout().write_all(announcement(lighthouse.address()).as_bytes());
+    let _ = std::io::stdout().write_all(announcement(&lighthouse.url()).as_bytes());
     let mut signals = match signals {
         Ok(signals) => signals,
         Err(error) => {
@@ -124,7 +121,8 @@ fn start(arguments: &LighthouseArguments) -> Result<Lighthouse, String> {
     };
     let torchft = &arguments.torchft;
     let options = LighthouseOptions {
-        address: address(&arguments.bind, arguments.port)?,
+        address: listening_address(&arguments.bind, arguments.port)
+            .map_err(|error| format!("--bind {error}"))?,
         quorum: QuorumOptions {
             min_replicas: arguments.min_replicas as usize,
             join_timeout: milliseconds(torchft.join_timeout_ms, arguments.join_timeout),
@@ -159,26 +157,8 @@ fn token(arguments: &LighthouseArguments) -> Result<Option<Token>, String> {
     Token::new(&text).map(Some).map_err(|error| format!("{place}: {error}"))
 }
 
-/// Where to listen: torchft has the port in `bind`.
-fn address(bind: &str, port: Option<u16>) -> Result<SocketAddr, String> {
-    let bare = bind.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port.unwrap_or(DEFAULT_PORT)));
-    }
-    let has_port = bind.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port && port.is_some() {
-        return Err(format!("--bind {bind} has a port already; leave out --port"));
-    }
-    let usual = port.unwrap_or(DEFAULT_PORT);
-    let found = if has_port { bind.to_socket_addrs() } else { (bind, usual).to_socket_addrs() };
-    let mut found = found.map_err(|error| format!("--bind {bind}: {error}"))?;
-    found.next().ok_or_else(|| format!("--bind {bind}: the name has no address"))
-}
-
 /// Where it is, for replicas and for people.
-fn announcement(address: SocketAddr) -> String {
-    let host = reachable(&address.ip().to_string());
-    let url = format!("http://{host}:{}", address.port());
+fn announcement(url: &str) -> String {
     format!("polyrank lighthouse\n  replicas:    {url}\n  status page: {url}/\n")
 }
 

@@ -2,7 +2,6 @@
 //! Knows nothing of ranks.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -11,6 +10,7 @@ use signal_hook::iterator::Signals;
 use polyrank::store::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
 use polyrank::wire::origin::AllowedOrigins;
 use polyrank::{Error, Result};
+use polyrank_quorum::host::reachable;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -99,28 +99,4 @@ fn announcement(arguments: &StoreArguments, port: u16) -> String {
         return text + &format!("  wss://{host}:{port}\n");
     }
     text
-}
-
-/// `host` as clients write it: "all addresses" is replaced by the one that leads to the network.
-pub(crate) fn reachable(host: &str) -> String {
-    let bracketed = |address: IpAddr| match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
-    };
-    match host.parse::<IpAddr>() {
-        Ok(address) if address.is_unspecified() => {
-            outward().map_or_else(|| "localhost".into(), bracketed)
-        }
-        Ok(address) => bracketed(address),
-        Err(_) => host.to_owned(),
-    }
-}
-
-/// The address from which this host would reach the network. Nothing is sent.
-fn outward() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address for documentation (RFC 5737): any address beyond the router would do.
-    let beyond: SocketAddr = "192.0.2.1:9".to_socket_addrs().ok()?.next()?;
-    socket.connect(beyond).ok()?;
-    socket.local_addr().ok().map(|address| address.ip())
 }

@@ -1,7 +1,7 @@
-//! Hosts as people and URLs write them. Asks for no address.
+//! Hosts as people and URLs write them. Asks no name server.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 /// A host without the brackets that an IPv6 address has in URLs.
 #[must_use]
@@ -22,6 +22,31 @@ pub fn is_loopback(host: &str) -> bool {
     let host = bare(host);
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback())
+}
+
+/// `host` as clients write it: "all addresses" is replaced by the one that leads to the network.
+#[must_use]
+pub fn reachable(host: &str) -> String {
+    let bracketed = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    match host.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() => {
+            outward().map_or_else(|| "localhost".into(), bracketed)
+        }
+        Ok(address) => bracketed(address),
+        Err(_) => host.to_owned(),
+    }
+}
+
+/// The address from which this host would reach the network. Nothing is sent.
+fn outward() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address for documentation (RFC 5737): any address beyond the router would do.
+    let beyond: SocketAddr = "192.0.2.1:9".to_socket_addrs().ok()?.next()?;
+    socket.connect(beyond).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 #[cfg(test)]

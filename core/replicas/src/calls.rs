@@ -1,11 +1,13 @@
-//! The IDL's `Manager`, for languages that call it. Knows no language.
+//! The IDL's `Manager` and `LighthouseServer`, for languages that call them. Knows no language.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use polyrank::calls::replica_manager::{
-    ReplicaManager, ReplicaManagerOptions, ReplicaState, set_replica_manager_factory,
+use polyrank::calls::replicas::{
+    LighthouseServer, LighthouseServerOptions, ReplicaFactories, ReplicaManager,
+    ReplicaManagerOptions, ReplicaState, set_replica_factories,
 };
+use polyrank::env::variable;
 use polyrank::{Error, ProcessGroup, ReduceOp, Result, Tensor, Work};
 
 use crate::error::ManagerError;
@@ -13,14 +15,62 @@ use crate::manager::{Manager, StartQuorum};
 use crate::options::{ManagerOptions, WorldSizeMode};
 use crate::shared::ManagerState;
 use crate::state::StateError;
-use polyrank_quorum::Token;
+use polyrank_quorum::lighthouse::listening_address;
+use polyrank_quorum::{Lighthouse, LighthouseOptions, QuorumOptions, StartError, Token};
 
-/// Has the bindings' `Manager` be the one of this crate.
+/// Has the bindings' `Manager` and `LighthouseServer` be those of this crate.
 pub fn install() {
-    set_replica_manager_factory(|options| {
-        let options = options_of(options).map_err(Error::from)?;
-        Ok(Arc::new(Manager::new(options).map_err(Error::from)?))
+    set_replica_factories(ReplicaFactories {
+        manager: |options| {
+            let options = options_of(options).map_err(Error::from)?;
+            Ok(Arc::new(Manager::new(options).map_err(Error::from)?))
+        },
+        lighthouse: |options| Ok(Arc::new(ServedLighthouse::start(options)?)),
     });
+}
+
+/// A lighthouse, until it is ended.
+#[derive(Debug)]
+struct ServedLighthouse {
+    url: String,
+    lighthouse: Mutex<Option<Lighthouse>>,
+}
+
+impl ServedLighthouse {
+    fn start(given: LighthouseServerOptions) -> Result<ServedLighthouse> {
+        let invalid = |message| Error::InvalidArgument { message };
+        let token = given.token.or_else(|| variable::POLYRANK_TOKEN.text());
+        let token = token.map(|text| Token::new(&text)).transpose();
+        let options = LighthouseOptions {
+            address: listening_address(&given.bind, None)
+                .map_err(|why| invalid(format!("'bind' {why}")))?,
+            quorum: QuorumOptions {
+                min_replicas: given.min_replicas as usize,
+                join_timeout: given.join_timeout,
+                heartbeat_timeout: given.heartbeat_timeout,
+                ..QuorumOptions::default()
+            },
+            quorum_tick: given.quorum_tick,
+            token: token.map_err(|why| invalid(format!("'token': {why}")))?,
+            allows_strangers: variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1"),
+            ..LighthouseOptions::default()
+        };
+        let lighthouse = Lighthouse::start(options).map_err(|error| match error {
+            StartError::Open { .. } | StartError::Option(_) => invalid(error.to_string()),
+            error => Error::Network { message: error.to_string() },
+        })?;
+        Ok(ServedLighthouse { url: lighthouse.url(), lighthouse: Mutex::new(Some(lighthouse)) })
+    }
+}
+
+impl LighthouseServer for ServedLighthouse {
+    fn address(&self) -> String {
+        self.url.clone()
+    }
+
+    fn shutdown(&self) {
+        drop(self.lighthouse.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
 fn options_of(given: ReplicaManagerOptions) -> std::result::Result<ManagerOptions, ManagerError> {

@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::origin::Origin;
 #[cfg(not(target_family = "wasm"))]
-use super::replica_manager::ReplicaManager;
+use super::replicas::{LighthouseServer, ReplicaManager};
 use super::resolve::{ResolvedCall, resolve, unsupported};
 use super::settings::Settings;
 use super::value::{Arguments, Foreign, Language, Value};
@@ -372,6 +372,12 @@ impl Invocation {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn this_manager(&self) -> Result<Arc<dyn ReplicaManager>> {
         Ok(self.this()?.manager()?.get().clone())
+    }
+
+    /// The lighthouse that the method is called on.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn this_lighthouse(&self) -> Result<Arc<dyn LighthouseServer>> {
+        Ok(self.this()?.lighthouse()?.get().clone())
     }
 
     /// The store that the method is called on.

@@ -20,7 +20,7 @@ pub(crate) mod object;
 mod origin;
 mod reader;
 #[cfg(not(target_family = "wasm"))]
-pub mod replica_manager;
+pub mod replicas;
 mod request;
 pub(crate) mod resolve;
 mod settings;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::custom_store::ForeignStore;
 #[cfg(not(target_family = "wasm"))]
-use super::replica_manager::ReplicaManagerObject;
+use super::replicas::{LighthouseObject, ReplicaManagerObject};
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::{Error, Result};
 use crate::process_group::topology::Topology;
@@ -38,6 +38,9 @@ pub enum Object {
     /// What a rank of a replica trains with.
     #[cfg(not(target_family = "wasm"))]
     Manager(ReplicaManagerObject),
+    /// What says which replicas train together.
+    #[cfg(not(target_family = "wasm"))]
+    Lighthouse(LighthouseObject),
 }
 
 /// A store, and what it was made as.
@@ -92,6 +95,8 @@ impl Object {
             Object::Topology(_) => &["Topology"],
             #[cfg(not(target_family = "wasm"))]
             Object::Manager(_) => &["Manager"],
+            #[cfg(not(target_family = "wasm"))]
+            Object::Lighthouse(_) => &["LighthouseServer"],
             Object::Store(store) => match store.kind {
                 Kind::Only(interfaces) | Kind::Foreign(_, interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
@@ -116,6 +121,8 @@ impl Object {
             Object::Topology(topology) => topology.identity(),
             #[cfg(not(target_family = "wasm"))]
             Object::Manager(manager) => manager.identity(),
+            #[cfg(not(target_family = "wasm"))]
+            Object::Lighthouse(lighthouse) => lighthouse.identity(),
         }
     }
 
@@ -198,6 +205,18 @@ impl Object {
         match self {
             Object::Manager(manager) => Ok(manager),
             other => Err(is_not(other, "Manager")),
+        }
+    }
+
+    /// The lighthouse that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is not a lighthouse.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn lighthouse(&self) -> Result<&LighthouseObject> {
+        match self {
+            Object::Lighthouse(lighthouse) => Ok(lighthouse),
+            other => Err(is_not(other, "LighthouseServer")),
         }
     }
 
@@ -403,6 +422,10 @@ impl fmt::Display for Object {
             Object::Topology(topology) => write!(f, "{topology:?}"),
             #[cfg(not(target_family = "wasm"))]
             Object::Manager(manager) => write!(f, "{manager:?}"),
+            #[cfg(not(target_family = "wasm"))]
+            Object::Lighthouse(lighthouse) => {
+                write!(f, "LighthouseServer({})", lighthouse.get().address())
+            }
         }
     }
 }

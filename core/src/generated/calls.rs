@@ -163,6 +163,12 @@ pub static METHODS: &[&Method] = &[
     &MANAGER_GROUP,
     #[cfg(not(target_family = "wasm"))]
     &MANAGER_SHUTDOWN,
+    #[cfg(not(target_family = "wasm"))]
+    &LIGHTHOUSE_SERVER_NEW,
+    #[cfg(not(target_family = "wasm"))]
+    &LIGHTHOUSE_SERVER_ADDRESS,
+    #[cfg(not(target_family = "wasm"))]
+    &LIGHTHOUSE_SERVER_SHUTDOWN,
     &STORE_SET,
     &STORE_GET,
     &STORE_ADD,
@@ -3031,6 +3037,54 @@ pub static MANAGER_GROUP: Method = Method {
 #[cfg(not(target_family = "wasm"))]
 pub static MANAGER_SHUTDOWN: Method = Method {
     interface: "Manager",
+    name: "shutdown",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `LighthouseServer.new`
+#[cfg(not(target_family = "wasm"))]
+pub static LIGHTHOUSE_SERVER_NEW: Method = Method {
+    interface: "LighthouseServer",
+    name: "new",
+    factory: Some("start"),
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("min_replicas", Type::Int, Role::None),
+            optional("bind", Type::Str, Role::None, Constant::Str("127.0.0.1:29510")),
+            optional("join_timeout", Type::Duration, Role::Timeout, Constant::Seconds(30.0)),
+            optional("quorum_tick", Type::Duration, Role::Timeout, Constant::Seconds(0.1)),
+            optional("heartbeat_timeout", Type::Duration, Role::Timeout, Constant::Seconds(5.0)),
+            optional("token", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+        ],
+    }],
+};
+
+/// `LighthouseServer.address`
+#[cfg(not(target_family = "wasm"))]
+pub static LIGHTHOUSE_SERVER_ADDRESS: Method = Method {
+    interface: "LighthouseServer",
+    name: "address",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `LighthouseServer.shutdown`
+#[cfg(not(target_family = "wasm"))]
+pub static LIGHTHOUSE_SERVER_SHUTDOWN: Method = Method {
+    interface: "LighthouseServer",
     name: "shutdown",
     factory: None,
     collective: None,

@@ -827,6 +827,30 @@ pub(crate) static ENTRIES: &[Entry] = &[
     },
     #[cfg(not(target_family = "wasm"))]
     Entry {
+        key: "LIGHTHOUSE_SERVER_ADDRESS",
+        method: &calls::LIGHTHOUSE_SERVER_ADDRESS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::lighthouse_server::address)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "LIGHTHOUSE_SERVER_NEW",
+        method: &calls::LIGHTHOUSE_SERVER_NEW,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::lighthouse_server::new(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "LIGHTHOUSE_SERVER_SHUTDOWN",
+        method: &calls::LIGHTHOUSE_SERVER_SHUTDOWN,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::lighthouse_server::shutdown(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
         key: "MANAGER_ALLREDUCE",
         method: &calls::MANAGER_ALLREDUCE,
         order: Order::Free,

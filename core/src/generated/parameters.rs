@@ -499,6 +499,25 @@ pub mod manager {
     }
 }
 
+/// Methods of `LighthouseServer`.
+pub mod lighthouse_server {
+    /// `LighthouseServer.new`
+    pub mod new {
+        /// `min_replicas`
+        pub const MIN_REPLICAS: usize = 0;
+        /// `bind`
+        pub const BIND: usize = 1;
+        /// `join_timeout`
+        pub const JOIN_TIMEOUT: usize = 2;
+        /// `quorum_tick`
+        pub const QUORUM_TICK: usize = 3;
+        /// `heartbeat_timeout`
+        pub const HEARTBEAT_TIMEOUT: usize = 4;
+        /// `token`
+        pub const TOKEN: usize = 5;
+    }
+}
+
 /// Methods of `Store`.
 pub mod store {
     /// `Store.set`

@@ -3,6 +3,7 @@
 
 mod metrics;
 mod pages;
+mod place;
 mod service;
 mod state;
 mod status;
@@ -11,7 +12,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use place::listening_address;
+
 use crate::access::Token;
+use crate::host::{authority, reachable};
 use crate::rules::QuorumOptions;
 use crate::serve::{self, ConnectionLimits, Versions};
 use crate::server_thread::{ServerThread, StartError, Stop};
@@ -85,6 +89,15 @@ impl Lighthouse {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address()
+    }
+
+    /// `http://host:port`, for replicas and for people. Where it listens at all addresses, the host
+    /// is the one that leads to the network.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let address = self.address();
+        let host = reachable(&address.ip().to_string());
+        format!("http://{}", authority(&host, address.port()))
     }
 
     /// What ends it while somebody waits for its end.

@@ -8,7 +8,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
 use crate::calls::parameters::manager::*;
-use crate::calls::replica_manager::{
+use crate::calls::replicas::{
     ReplicaManager, ReplicaManagerObject, ReplicaManagerOptions, ReplicaState,
 };
 use crate::generated::error::{Error, Result};

@@ -7,6 +7,8 @@ pub(crate) mod file_store;
 mod groups;
 pub(crate) mod hash_store;
 #[cfg(not(target_family = "wasm"))]
+pub(crate) mod lighthouse_server;
+#[cfg(not(target_family = "wasm"))]
 pub(crate) mod manager;
 mod objects;
 pub(crate) mod prefix_store;

@@ -1,7 +1,7 @@
 //! Operations of a manager, which reduce tensors in place. Knows nothing of copies.
 
 use crate::calls::Role;
-use crate::calls::replica_manager::ReplicaManagerObject;
+use crate::calls::replicas::ReplicaManagerObject;
 use crate::calls::resolve::ResolvedCall;
 use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;

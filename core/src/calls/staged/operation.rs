@@ -6,7 +6,7 @@ use super::tensors::Tensors;
 use super::window::WindowCall;
 use crate::calls::invocation::rank_of;
 #[cfg(not(target_family = "wasm"))]
-use crate::calls::replica_manager::ReplicaManagerObject;
+use crate::calls::replicas::ReplicaManagerObject;
 use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;

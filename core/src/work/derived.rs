@@ -1,4 +1,5 @@
-//! Works that are done when something else has followed an operation. Knows no operation.
+//! Works that are made of others: with something that follows, without their tensors. Knows no
+//! operation.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,28 +50,45 @@ impl Work {
         let inner = match &self.inner {
             None => Inner::of_ending(self.name, self.sequence, ending),
             Some(first) => Inner {
-                name: first.name,
-                began: first.began,
-                sequence: first.sequence,
-                parts: first.parts.clone(),
                 endings: vec![ending.clone()],
                 whole: ending,
+                ends_by_itself: true,
                 outputs: Mutex::new(self.result()),
-                devices: first.devices.clone(),
-                losses: first.losses.clone(),
-                comm_name: first.comm_name.clone(),
-                is_hastened: AtomicBool::new(false),
-                #[cfg(feature = "tcp")]
-                is_failure_told: AtomicBool::new(false),
-                #[cfg(feature = "tcp")]
-                recorder: first.recorder.clone(),
+                ..first.without_outputs()
             },
         };
         Work { inner: Some(Arc::new(inner)), ..*self }
     }
+
+    /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
+    pub(crate) fn without_tensors(&self) -> Work {
+        let inner = self.inner.as_ref().map(|inner| Arc::new(inner.without_outputs()));
+        Work { inner, ..*self }
+    }
 }
 
 impl Inner {
+    fn without_outputs(&self) -> Inner {
+        Inner {
+            name: self.name,
+            began: self.began,
+            sequence: self.sequence,
+            parts: self.parts.clone(),
+            endings: self.endings.clone(),
+            whole: self.whole.clone(),
+            ends_by_itself: self.ends_by_itself,
+            outputs: Mutex::default(),
+            devices: self.devices.clone(),
+            losses: self.losses.clone(),
+            comm_name: self.comm_name.clone(),
+            is_hastened: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
+            is_failure_told: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
+            recorder: self.recorder.clone(),
+        }
+    }
+
     /// Of what is done when `ending` is, which others complete.
     fn of_ending(name: &'static str, sequence: u64, ending: Arc<Completion>) -> Inner {
         Inner {
@@ -80,6 +98,7 @@ impl Inner {
             parts: Vec::new(),
             endings: vec![ending.clone()],
             whole: ending,
+            ends_by_itself: true,
             outputs: Mutex::default(),
             devices: Vec::new(),
             losses: OnceLock::new(),

@@ -1,4 +1,5 @@
-//! The IDL's `Manager`, for the crate that has it: it lies above this one. Knows no protocol.
+//! The IDL's `Manager` and `LighthouseServer`, for the crate that has them: it lies above this one.
+//! Knows no protocol.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -76,28 +77,59 @@ pub trait ReplicaState: Send + Sync {
     fn load(&self, bytes: &[u8]) -> Result<(), String>;
 }
 
-/// What starts a manager.
-pub type ReplicaManagerFactory = fn(ReplicaManagerOptions) -> Result<Arc<dyn ReplicaManager>>;
-
-static FACTORY: OnceLock<ReplicaManagerFactory> = OnceLock::new();
-
-/// Has calls of languages make their managers with this. The first one counts.
-pub fn set_replica_manager_factory(factory: ReplicaManagerFactory) {
-    // There is one crate that has one.
-    let _ = FACTORY.set(factory);
+/// What the constructor of the IDL's `LighthouseServer` takes, by the names that it has there.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the IDL says what they are")]
+pub struct LighthouseServerOptions {
+    pub min_replicas: u32,
+    pub bind: String,
+    pub join_timeout: Duration,
+    pub quorum_tick: Duration,
+    pub heartbeat_timeout: Duration,
+    pub token: Option<String>,
 }
 
-/// A manager that a language holds a handle on. A clone is the same one.
-#[derive(Clone)]
-pub struct ReplicaManagerObject {
+/// What the IDL's `LighthouseServer` does; see there.
+#[allow(missing_docs, reason = "the IDL says what they do")]
+pub trait LighthouseServer: fmt::Debug + Send + Sync {
+    fn address(&self) -> String;
+    fn shutdown(&self);
+}
+
+/// What starts managers and lighthouses.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct ReplicaFactories {
+    pub manager: fn(ReplicaManagerOptions) -> Result<Arc<dyn ReplicaManager>>,
+    pub lighthouse: fn(LighthouseServerOptions) -> Result<Arc<dyn LighthouseServer>>,
+}
+
+static FACTORIES: OnceLock<ReplicaFactories> = OnceLock::new();
+
+/// Has calls of languages start managers and lighthouses with these. The first ones count.
+pub fn set_replica_factories(factories: ReplicaFactories) {
+    // There is one crate that has them.
+    let _ = FACTORIES.set(factories);
+}
+
+fn factories() -> Result<&'static ReplicaFactories> {
+    FACTORIES.get().ok_or_else(|| unsupported("replicas".to_owned()))
+}
+
+/// What a language holds a handle on. A clone is the same.
+pub struct ReplicaObject<T: ?Sized> {
     identity: u64,
-    manager: Arc<dyn ReplicaManager>,
+    inner: Arc<T>,
 }
 
-impl ReplicaManagerObject {
-    pub(super) fn start(options: ReplicaManagerOptions) -> Result<ReplicaManagerObject> {
-        let factory = FACTORY.get().ok_or_else(|| unsupported("Manager".to_owned()))?;
-        Ok(ReplicaManagerObject { identity: next_identity(), manager: factory(options)? })
+/// A manager.
+pub type ReplicaManagerObject = ReplicaObject<dyn ReplicaManager>;
+/// A lighthouse.
+pub type LighthouseObject = ReplicaObject<dyn LighthouseServer>;
+
+impl<T: ?Sized> ReplicaObject<T> {
+    fn new(inner: Arc<T>) -> ReplicaObject<T> {
+        ReplicaObject { identity: next_identity(), inner }
     }
 
     /// A number that no other object of this process ever has.
@@ -105,14 +137,32 @@ impl ReplicaManagerObject {
         self.identity
     }
 
-    /// The manager.
-    pub fn get(&self) -> &Arc<dyn ReplicaManager> {
-        &self.manager
+    /// The object.
+    pub fn get(&self) -> &Arc<T> {
+        &self.inner
     }
 }
 
-impl fmt::Debug for ReplicaManagerObject {
+impl ReplicaManagerObject {
+    pub(super) fn start(options: ReplicaManagerOptions) -> Result<ReplicaManagerObject> {
+        Ok(ReplicaObject::new((factories()?.manager)(options)?))
+    }
+}
+
+impl LighthouseObject {
+    pub(super) fn start(options: LighthouseServerOptions) -> Result<LighthouseObject> {
+        Ok(ReplicaObject::new((factories()?.lighthouse)(options)?))
+    }
+}
+
+impl<T: ?Sized> Clone for ReplicaObject<T> {
+    fn clone(&self) -> ReplicaObject<T> {
+        ReplicaObject { identity: self.identity, inner: self.inner.clone() }
+    }
+}
+
+impl<T: fmt::Debug + ?Sized> fmt::Debug for ReplicaObject<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.manager.fmt(formatter)
+        self.inner.fmt(formatter)
     }
 }
