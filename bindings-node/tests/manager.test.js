@@ -114,7 +114,7 @@ test("what waits for the quorum is called without waiting for it", async (contex
   assert.deepEqual(one.stateDict(), { step: 1, batchesCommitted: 2 });
 });
 
-test("functions of a state may be asynchronous, and what they throw loses the step", async (context) => {
+test("states may be promised, and what their functions throw loses the step", async (context) => {
   const address = await lighthouse(context, 2);
   const [one, two] = await Promise.all([manager(address), manager(address)]);
   context.after(() => Promise.all([one.shutdown(), two.shutdown()]));
@@ -158,16 +158,17 @@ test("what is wrong says what was expected", async (context) => {
   await assert.rejects(manager("http://127.0.0.1:1", { connectTimeout: 200 }), {
     name: "ManagerFailedError",
   });
-  await assert.rejects(pr.LighthouseServer.start(1, { bind: "nowhere.invalid:0" }), /nowhere\.invalid/);
-  await assert.rejects(pr.LighthouseServer.start(1, { bind: "0.0.0.0:0" }), /without a token/);
-  await assert.rejects(pr.LighthouseServer.start(1, { bind: address.slice("http://".length) }), {
-    name: "DistNetworkError",
-  });
+  const lighthouseAt = (bind) => pr.LighthouseServer.start(1, { bind });
+  await assert.rejects(lighthouseAt("nowhere.invalid:0"), /nowhere\.invalid/);
+  await assert.rejects(lighthouseAt("0.0.0.0:0"), /without a token/);
+  const taken = address.slice("http://".length);
+  await assert.rejects(lighthouseAt(taken), { name: "DistNetworkError" });
   const one = await manager(address);
   context.after(() => one.shutdown());
   await assert.rejects(one.shouldCommit(), /call startQuorum before shouldCommit/);
-  assert.throws(() => one.registerStateDictFn("model", 3, () => 1), /'loadStateDict' must be a function/);
-  assert.throws(() => one.registerStateDictFn(7, () => 1, () => 1), /'key' must be a string, not/);
+  const register = (...given) => () => one.registerStateDictFn(...given);
+  assert.throws(register("model", 3, () => 1), /'loadStateDict' must be a function/);
+  assert.throws(register(7, () => 1, () => 1), /'key' must be a string, not/);
   await one.startQuorum();
   assert.throws(() => one.allreduce(Int32Array.of(1)), /average of i32/);
   assert.equal(await one.shouldCommit(), false);

@@ -8,7 +8,7 @@
 //!   the arguments one by one; `detached(py, || …)` calls core without the GIL.
 //!
 //! `unsafe` stands here only (`array`, `buffer`, `descriptor`, `dlpack`, `fast_call`, `layout`,
-//! `lease`, `memory`): the other modules of this crate get tensors that are sound to use from any
+//! `lease`, `memory`, `thread_state`): the other modules of this crate get tensors that are sound to use from any
 //! thread, whatever Python does meanwhile.
 
 mod answer;
@@ -32,6 +32,7 @@ mod lease;
 mod memory;
 mod prepare;
 mod tensor;
+mod thread_state;
 mod value;
 
 use polyrank::Error;
@@ -54,6 +55,7 @@ pub(crate) use lease::{releasing, visit_memory};
 pub(crate) use memory::Memory;
 pub(crate) use prepare::prepare;
 pub(crate) use tensor::{current_streams, device_tensor, tensor};
+pub(crate) use thread_state::{attach_thread, know_interpreter};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 
 /// The exception of something that is only in the surface.

@@ -60,7 +60,7 @@ impl ManagedWork {
     fn into_work(mut self) -> Work {
         let name = self.work.as_ref().map_or("allreduce", Work::name);
         let Some(first) = self.work.take() else {
-            return Work::of_nothing(name, &self.shared.group);
+            return Work::of_nothing(name, self.shared.group.identity());
         };
         let (shared, turn, divisor) = (self.shared.clone(), self.turn, self.divisor);
         let tensors = std::mem::take(&mut self.tensors);
@@ -204,8 +204,8 @@ impl Manager {
         })
     }
 
-    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. It does not
-    /// wait for the quorum: until there is one, the operation waits in a queue.
+    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. Until there
+    /// is a quorum the operation waits in a queue, and not the caller.
     pub(crate) fn allreduce_work(
         &self,
         tensors: Vec<Tensor>,
@@ -219,7 +219,7 @@ impl Manager {
             drop(state);
             return Ok(shared.reduce_any(tensors, op, is_coalesced)?.into_work());
         }
-        let (work, end) = Work::ending_with("allreduce", &shared.group);
+        let (work, end) = Work::ending_with("allreduce", shared.group.identity());
         if state.is_closed {
             return Ok(work);
         }

@@ -35,8 +35,8 @@ pub struct ManagerOptions {
     pub lighthouse: Option<String>,
     /// `host:port` of the store of the replica group, a `TCPStore`, which somebody serves; by
     /// default rank 0 does at `MASTER_ADDR` and `MASTER_PORT`, unless
-    /// `TORCHELASTIC_USE_AGENT_STORE` says that the launcher does. A replica of one rank that has
-    /// neither serves a store of its own.
+    /// `TORCHELASTIC_USE_AGENT_STORE` says that the launcher does. A replica of one rank that is
+    /// given none serves a store of its own.
     pub store_address: Option<String>,
     /// What the replica is called; a part that no other start has is appended.
     pub replica_id: String,
@@ -183,7 +183,8 @@ impl ManagerOptions {
         self.group_rank = Some(either(self.group_rank, variable::RANK)?.unwrap_or(0));
         self.group_world_size =
             Some(either(self.group_world_size, variable::WORLD_SIZE)?.unwrap_or(1));
-        if self.store_address.is_none() {
+        // A rank alone meets nobody: what the environment names may be the store of a whole job.
+        if self.store_address.is_none() && self.world_size() > 1 {
             let address = variable::MASTER_ADDR.text().zip(variable::MASTER_PORT.text());
             self.has_store_of_environment = address.is_some();
             self.store_address = address.map(|(host, port)| authority(&host, port));

@@ -9,7 +9,6 @@ use super::{Inner, Work};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::generated::error::Result;
-use crate::process_group::ProcessGroup;
 
 /// Ends a work well when it is dropped.
 #[derive(Debug)]
@@ -22,19 +21,19 @@ impl Drop for WorkEnd {
 }
 
 impl Work {
-    /// The work of an operation of this name that is still to be issued, and what ends it. Others
-    /// move what it waits for.
-    pub fn ending_with(name: &'static str, group: &ProcessGroup) -> (Work, WorkEnd) {
+    /// The work of an operation of this name that is still to be issued, in the group of this
+    /// identity, and what ends it. Others move what it waits for.
+    pub fn ending_with(name: &'static str, group: u64) -> (Work, WorkEnd) {
         let completion = Arc::new(Completion::new());
         let end = WorkEnd(completion.clone());
         let inner = Inner::of_ending(name, 0, completion);
-        let group = group.identity();
         (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
     }
 
-    /// The work of an operation of this name that needed nobody else, and is done.
-    pub fn of_nothing(name: &'static str, group: &ProcessGroup) -> Work {
-        Work::done(name, group.identity(), 0)
+    /// The work of an operation of this name that needed nobody else, in the group of this identity,
+    /// and is done.
+    pub fn of_nothing(name: &'static str, group: u64) -> Work {
+        Work::done(name, group, 0)
     }
 
     /// The same operation, which is done when `follow` has run at its end, and ends as that says.
