@@ -104,7 +104,7 @@ interface Manager {
   /// `state_dict` is called on a thread of the manager, between `start_quorum` and the end of the
   /// quorum, and only if another replica is behind; `load_state_dict` by `should_commit`, or by
   /// `start_quorum` if that waits for the quorum. Neither may call what waits for the quorum.
-  [Handwritten, Own=javascript, Throws=InvalidArgument]
+  [Handwritten, Own=javascript, Rust=register_state, Throws=InvalidArgument]
   undefined register_state_dict_fn(DOMString key, LoadStateDict load_state_dict,
                                    StateDict state_dict);
 
@@ -138,7 +138,8 @@ interface Manager {
   Work allreduce([InOut] Tensor tensor, [Positional] optional ReduceOp reduce_op = "AVG");
 
   /// As `allreduce`, of each tensor for itself, in one operation.
-  [Handwritten, Throws=(InvalidArgument, UnsupportedDType, Unsupported)]
+  [Handwritten, Rust=allreduce_coalesced_async,
+   Throws=(InvalidArgument, UnsupportedDType, Unsupported)]
   Work allreduce_coalesced([InOut] sequence<Tensor> tensors,
                            [Positional] optional ReduceOp reduce_op = "AVG");
 
@@ -176,11 +177,11 @@ interface Manager {
   [Handwritten] long long batches_committed();
 
   /// How far training is, to be kept with a checkpoint: written after `should_commit`.
-  [Handwritten] ManagerState state_dict();
+  [Handwritten, Rust=state] ManagerState state_dict();
 
   /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
   /// after a state could not be loaded.
-  [Handwritten] undefined load_state_dict(ManagerState state_dict);
+  [Handwritten, Rust=load_state] undefined load_state_dict(ManagerState state_dict);
 
   /// What the replica is called, with what was appended.
   [Handwritten] DOMString replica_id();
@@ -201,7 +202,7 @@ interface Manager {
 /// long as the object is there.
 ///
 /// Pages of browsers have none: there it cannot be started.
-[NotInPages, Since=0.1]
+[NotInPages, Rust=Lighthouse, Since=0.1]
 interface LighthouseServer {
   /// Starts one.
   ///
@@ -213,14 +214,14 @@ interface LighthouseServer {
   /// - `heartbeat_timeout`: after how long without a heartbeat a replica counts as dead.
   /// - `token`: what replicas must have; none: what `POLYRANK_TOKEN` says. It has to be there where
   ///   other hosts can reach it.
-  [Waits, Factory=start, Throws=(InvalidArgument, Network)]
+  [Waits, Factory=start, Rust=start, Throws=(InvalidArgument, Network)]
   constructor(unsigned long min_replicas, optional DOMString bind = "127.0.0.1:29510",
               optional Duration join_timeout = 30, optional Duration quorum_tick = 0.1,
               optional Duration heartbeat_timeout = 5, optional DOMString? token = null);
 
   /// `http://host:port`, for `lighthouse_addr` of managers, and for people.
-  [Handwritten] DOMString address();
+  [Handwritten, Rust=url] DOMString address();
 
   /// Ends it. A second call does nothing.
-  [Handwritten, Waits] undefined shutdown();
+  [Handwritten, Waits, Rust=stopper] undefined shutdown();
 };

@@ -35,10 +35,10 @@ pub fn absent_in_rust<'a>(all: &'a [Definition], public_api: &str) -> Vec<&'a De
     all.iter().filter(is_absent).collect()
 }
 
-/// `polyrank::Work::wait` of `pub fn polyrank::Work::wait(&self) -> bool`; without the parameters
-/// of types.
+/// `polyrank::Work::wait` of `pub fn polyrank::Work::wait(&self) -> bool`, and so of the crates
+/// whose names begin with this one's; without the parameters of types.
 fn path_of(line: &str) -> Option<String> {
-    let start = line.find("polyrank::")?;
+    let start = line.find("polyrank")?;
     let (mut path, mut deep) = (String::new(), 0);
     for letter in line[start..].chars() {
         match letter {

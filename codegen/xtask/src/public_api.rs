@@ -1,5 +1,5 @@
-//! `cargo xtask public-api`: lists what a Rust user can name in the crate `polyrank`, so that a
-//! change of it is seen in a review. Hidden items (`#[doc(hidden)]`) are for polyrank's own
+//! `cargo xtask public-api`: lists what a Rust user can name in the crates that are libraries, so
+//! that a change of it is seen in a review. Hidden items (`#[doc(hidden)]`) are for polyrank's own
 //! packages and are not listed.
 
 use std::fs;
@@ -12,8 +12,12 @@ use anyhow::{Context, Result, ensure};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The list; checked in.
-const LIST: &str = "core/public-api.txt";
+/// The lists, which are checked in, and the crates of which they are.
+const LISTS: [(&str, &str); 3] = [
+    ("core/public-api.txt", "polyrank"),
+    ("core/quorum/public-api.txt", "polyrank_quorum"),
+    ("core/replicas/public-api.txt", "polyrank_replicas"),
+];
 /// The command that documents all packages except Python's, which has Python's documentation.
 pub(crate) const DOCUMENT: [&str; 6] =
     ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps", "--all-features"];
@@ -26,20 +30,28 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// Writes the list, or compares it.
+/// Writes the lists, or compares them.
 ///
 /// # Errors
-/// The crate cannot be documented; the list is stale, or cannot be written.
+/// The crates cannot be documented; a list is stale, or cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let progress = Progress::new(workspace.target("xtask"))?;
-    let items = items(&workspace, &progress)?;
-    let path = workspace.path(LIST);
-    if !arguments.check {
-        fs::write(&path, items).with_context(|| format!("cannot write {LIST}"))?;
-        return Ok(ExitCode::SUCCESS);
+    document(&workspace, &progress)?;
+    for (list, name) in LISTS {
+        let items = items(&workspace, name)?;
+        let path = workspace.path(list);
+        if arguments.check {
+            compare(list, &fs::read_to_string(&path).unwrap_or_default(), &items)?;
+        } else {
+            fs::write(&path, items).with_context(|| format!("cannot write {list}"))?;
+        }
     }
-    let listed = fs::read_to_string(&path).unwrap_or_default();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error where what is `listed` is not what there is.
+fn compare(list: &str, listed: &str, items: &str) -> Result<()> {
     let (listed, items): (Vec<&str>, Vec<&str>) =
         (listed.lines().collect(), items.lines().collect());
     let gone = listed.iter().filter(|item| !items.contains(item)).map(|item| format!("- {item}"));
@@ -47,20 +59,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let changes: Vec<String> = gone.chain(new).collect();
     ensure!(
         listed == items,
-        "{LIST} is stale: `cargo xtask public-api` writes it\n{}",
+        "{list} is stale: `cargo xtask public-api` writes it\n{}",
         changes.join("\n")
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// One line for each item, in order of their names.
-fn items(workspace: &Workspace, progress: &Progress) -> Result<String> {
+/// Has rustdoc describe all crates, as JSON.
+fn document(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let mut cargo = workspace.cargo_beside(&DOCUMENT);
     cargo.env("RUSTDOC", unstable_rustdoc(workspace)?);
     cargo.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
     progress.clear("public-api")?;
-    progress.demand("public-api", &mut cargo)?;
-    let described = workspace.target_beside().join("doc/polyrank.json");
+    progress.demand("public-api", &mut cargo)
+}
+
+/// One line for each item of a crate, in order of their names.
+fn items(workspace: &Workspace, name: &str) -> Result<String> {
+    let described = workspace.target_beside().join(format!("doc/{name}.json"));
     let api = public_api::Builder::from_rustdoc_json(described)
         .sorted(true)
         .omit_blanket_impls(true)
