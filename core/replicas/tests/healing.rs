@@ -8,73 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
-use polyrank::store::HashStore;
-use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
+use common::{Rank, bits, lighthouse, options, replicas, until};
+use polyrank::ReduceOp;
 use polyrank_replicas::{
-    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError,
+    Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError, StatePeer,
     StateTransport, TransportError,
 };
-
-/// Runs `body` on the ranks of a group.
-fn in_group<T: Send>(size: u32, body: impl Fn(u32, GroupTransport) -> T + Sync) -> Vec<T> {
-    let store = Arc::new(HashStore::new());
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..size)
-            .map(|rank| {
-                let (store, body) = (store.clone(), &body);
-                scope.spawn(move || {
-                    let options = GroupOptions::default().timeout(LIMIT);
-                    let group = ProcessGroup::new(store, rank, size, "healing", options).unwrap();
-                    let outcome = body(rank, GroupTransport::new(group.clone()));
-                    drop(group.shutdown());
-                    outcome
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
-
-fn state(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
-}
-
-#[test]
-fn states_of_any_length_come_whole_to_several_at_once() {
-    const LENGTHS: [usize; 5] = [0, 1, 8 << 20, (8 << 20) + 1, (20 << 20) + 3];
-    in_group(3, |rank, transport| {
-        let deadline = Instant::now() + LIMIT;
-        for (step, length) in (0..).zip(LENGTHS) {
-            match rank {
-                1 => transport.send(&[0, 2], step, state(length), deadline).unwrap(),
-                _ => {
-                    let came = transport.receive(1, "group", step, deadline).unwrap();
-                    assert!(came == state(length), "{length} bytes came as {}", came.len());
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn a_state_of_another_step_is_refused_and_one_that_does_not_come_is_an_error() {
-    let outcomes = in_group(2, |rank, transport| {
-        if rank == 1 {
-            let deadline = Instant::now() + LIMIT;
-            transport.send(&[0], 3, Vec::new(), deadline).unwrap();
-            return Vec::new();
-        }
-        let other = transport.receive(1, "", 4, Instant::now() + LIMIT);
-        let none = transport.receive(1, "", 4, Instant::now() + Duration::from_millis(100));
-        vec![other.unwrap_err(), none.unwrap_err()]
-    });
-    let [other, none] = outcomes[0].as_slice() else { panic!("{outcomes:?}") };
-    assert!(matches!(other, TransportError::Step { sent: 3, expected: 4 }), "{other}");
-    // The other may have left by then.
-    let is_over = matches!(none, TransportError::Late { .. } | TransportError::Group(_));
-    assert!(is_over, "{none}");
-}
 
 /// By whose they are, and their step.
 type States = BTreeMap<(String, i64), Vec<u8>>;
@@ -106,23 +45,25 @@ impl StateTransport for Table {
 
     fn send(
         &self,
-        destinations: &[u32],
+        destinations: &[StatePeer<'_>],
         step: i64,
         state: Vec<u8>,
         _: Instant,
     ) -> Result<(), TransportError> {
-        self.note(format!("gives {step} to {destinations:?}"));
+        let to: Vec<u32> = destinations.iter().map(|it| it.rank).collect();
+        self.note(format!("gives {step} to {to:?}"));
         self.states.lock().unwrap().insert((self.metadata(), step), state);
         Ok(())
     }
 
     fn receive(
         &self,
-        source: u32,
+        sources: &[StatePeer<'_>],
         metadata: &str,
         step: i64,
         deadline: Instant,
     ) -> Result<Vec<u8>, TransportError> {
+        let [StatePeer { rank: source, .. }] = sources else { panic!("{sources:?}") };
         self.note(format!("takes {step} from {source}, {metadata}"));
         let failing = |left: usize| left.checked_sub(1);
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, failing).is_ok() {
@@ -135,7 +76,7 @@ impl StateTransport for Table {
             }
             std::thread::yield_now();
         }
-        Err(TransportError::Late { bytes: 0, all: 0 })
+        Err(TransportError::Late { bytes: 0, all: 0, missing: String::new() })
     }
 
     fn disallow(&self) {
