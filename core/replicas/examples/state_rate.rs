@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (at, (_, transport)) in ways.iter().enumerate() {
             step += 1;
             let given = (rank == 1).then(|| own.clone());
-            group.barrier()?;
+            group.barrier(())?;
             let (began, deadline) = (Instant::now(), Instant::now() + LIMIT);
             let peer = |rank| StatePeer { rank, replica: if rank == 0 { "a" } else { "b" } };
             match (transport, given) {

@@ -4,15 +4,16 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Rank, bits, lighthouse, options, replicas, until};
-use polyrank::ReduceOp;
+use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
+use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
-    Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError, StatePeer,
-    StateTransport, TransportError,
+    GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError,
+    StatePeer, StateTransport, TransportError,
 };
 
 /// By whose they are, and their step.
@@ -142,6 +143,116 @@ fn another_transport_is_told_what_torchft_s_are() {
         log.contains(&format!("a: gives {step} to [1]"))
     });
     assert!(is_given && log.iter().any(|line| line == "a: gives no more"), "{log:?}");
+}
+
+/// States over the group, by a transport of the program that notes what it is asked for, and may
+/// fail to give some.
+struct Noting {
+    states: GroupTransport,
+    name: &'static str,
+    log: Arc<Mutex<Vec<String>>>,
+    failures: AtomicUsize,
+}
+
+fn noting(
+    options: ManagerOptions,
+    name: &'static str,
+    log: &Arc<Mutex<Vec<String>>>,
+    failures: usize,
+) -> ManagerOptions {
+    let group = GroupOptions::default().timeout(LIMIT);
+    let group = ProcessGroup::without_members(None, "replicas", group).unwrap();
+    let states = GroupTransport::new(group.clone());
+    let (log, failures) = (log.clone(), AtomicUsize::new(failures));
+    options.group(group).transport(Arc::new(Noting { states, name, log, failures }))
+}
+
+impl StateTransport for Noting {
+    fn metadata(&self) -> String {
+        self.states.metadata()
+    }
+
+    fn needs_metadata(&self) -> bool {
+        false
+    }
+
+    fn takes_from_several(&self) -> bool {
+        true
+    }
+
+    fn send(
+        &self,
+        destinations: &[StatePeer<'_>],
+        step: i64,
+        state: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<(), TransportError> {
+        let failing = |left: usize| left.checked_sub(1);
+        if step > 0 && self.failures.fetch_update(SeqCst, SeqCst, failing).is_ok() {
+            self.log.lock().unwrap().push(format!("{} fails", self.name));
+            return Err(TransportError::Other("on purpose".to_owned()));
+        }
+        self.states.send(destinations, step, state, deadline)
+    }
+
+    fn receive(
+        &self,
+        sources: &[StatePeer<'_>],
+        metadata: &str,
+        step: i64,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, TransportError> {
+        let from: Vec<&str> =
+            sources.iter().map(|it| it.replica.split(':').next().unwrap()).collect();
+        let state = self.states.receive(sources, metadata, step, deadline);
+        let came = if state.is_ok() { "takes" } else { "lacks" };
+        let step = if step == 0 { "the first state" } else { "a later state" };
+        self.log.lock().unwrap().push(format!("{} {came} {step} from {from:?}", self.name));
+        state
+    }
+
+    fn disallow(&self) {
+        self.states.disallow();
+    }
+}
+
+#[test]
+fn a_replica_that_comes_takes_its_state_from_all_others_and_again_if_one_fails() {
+    const LENGTH: usize = 1_500_001;
+    let lighthouse = lighthouse(2);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let of = |name, failures| {
+        let weights = (0..LENGTH).map(|at| at as f64).collect();
+        let weights = if name == "c" { Vec::new() } else { weights };
+        Rank::new(noting(options(&lighthouse, name), name, &log, failures), 0, weights)
+    };
+    let (a, b) = (of("a", 0), of("b", 1));
+    let train = |rank: &Rank, size: u32| {
+        // All count the same, so that they end in the same step.
+        until(|| rank.step(&[1.0]) && rank.manager.num_participants() == size);
+        rank.manager.state()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| train(&a, 2));
+        train(&b, 2);
+    });
+    let c = of("c", 0);
+    let last = std::thread::scope(|scope| {
+        let of_a = scope.spawn(|| train(&a, 3));
+        let of_b = scope.spawn(|| train(&b, 3));
+        let of_c = train(&c, 3);
+        assert_eq!([of_a.join().unwrap(), of_b.join().unwrap()], [of_c; 2]);
+        of_c
+    });
+    assert!(last.step >= 2);
+    for weights in [b.weights(), c.weights()] {
+        assert!(weights.len() == LENGTH && bits(&weights) == bits(&a.weights()));
+    }
+    let log = log.lock().unwrap();
+    let has = |what: &str| log.iter().any(|line| line == what);
+    assert!(has(r#"b takes the first state from ["a"]"#), "only one is right: {log:?}");
+    assert!(has("b fails") && has(r#"c lacks a later state from ["a", "b"]"#), "{log:?}");
+    assert!(has(r#"c takes a later state from ["a", "b"]"#), "{log:?}");
 }
 
 /// A state of two functions that do what `act` does first.

@@ -224,9 +224,10 @@ impl Assembly {
         self.digests.get(number as usize).copied()
     }
 
-    /// How many digests are needed by now, from the first one on.
-    pub(super) fn digests_needed(&self) -> u64 {
-        self.pieces.min(self.next)
+    /// How many digests are needed by now, from the first one on, and how many soon.
+    pub(super) fn digests_needed(&self) -> (u64, u64) {
+        let soon = self.next.saturating_add(WINDOW);
+        (self.pieces.min(self.next), self.pieces.min(soon))
     }
 
     /// How many there are.
@@ -266,6 +267,8 @@ mod tests {
         let asked: Vec<u64> = std::iter::from_fn(|| huge.pick(0, now)).collect();
         assert_eq!(asked, (0..WINDOW).collect::<Vec<_>>());
         assert_eq!(huge.state.capacity(), 0);
+        huge.put(0, piece(0)).unwrap();
+        assert!(huge.state.capacity() <= 2 * PIECE);
         let mut made = Assembly::new((4 * PIECE) as u64 - 1, None, Vec::new());
         for number in [2, 0, 3, 1] {
             assert!(!made.is_whole());

@@ -28,9 +28,9 @@ use crate::transport::{StatePeer, StateTransport, TransportError};
 /// States as messages of the group: in pieces of 4 MiB, from several sources at once, and each piece
 /// verified by its digest, BLAKE3.
 ///
-/// Of a state that did not come whole the pieces that did are kept. The next
-/// [`StateTransport::receive`] of the same step takes only the others, if the source has the same
-/// state still.
+/// Of a state that did not come whole the pieces that did are kept, until a state is taken or given.
+/// The next [`StateTransport::receive`] of the same step takes only the others, if the source has
+/// the same state still.
 #[derive(Debug)]
 pub struct GroupTransport {
     group: ProcessGroup,
@@ -92,6 +92,8 @@ impl StateTransport for GroupTransport {
         state: Vec<u8>,
         deadline: Instant,
     ) -> Result<(), TransportError> {
+        // Who gives a state lacks none.
+        drop(self.kept.lock().unwrap_or_else(PoisonError::into_inner).take());
         give::give(&self.group, destinations, step, state, deadline).map(drop)
     }
 

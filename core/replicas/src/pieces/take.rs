@@ -60,6 +60,9 @@ enum Awaited {
     Digests,
 }
 
+/// Those of a source, in the order of the questions.
+type Awaiting = VecDeque<(Awaited, Work)>;
+
 /// Why a worker stops: the error of all, or nothing that concerns others.
 enum Stop {
     Failed(TransportError),
@@ -135,7 +138,7 @@ impl<'a> Taking<'a> {
     }
 
     fn work(&self, source: usize) {
-        let mut awaited = VecDeque::new();
+        let mut awaited = Awaiting::new();
         let stopped = self.serve(source, &mut awaited);
         let mut inner = self.lock();
         if let Some(assembly) = &mut inner.assembly {
@@ -152,7 +155,7 @@ impl<'a> Taking<'a> {
         self.changed.notify_all();
     }
 
-    fn serve(&self, source: usize, awaited: &mut VecDeque<(Awaited, Work)>) -> Result<(), Stop> {
+    fn serve(&self, source: usize, awaited: &mut Awaiting) -> Result<(), Stop> {
         let link = self.link(source);
         let hello = self.hello(source, &link)?;
         match source {
@@ -162,24 +165,11 @@ impl<'a> Taking<'a> {
         let mut damaged = 0;
         let mut digests_asked = self.lock().assembly.as_ref().map_or(0, Assembly::digests);
         loop {
-            if source == 0 && self.verifies {
-                digests_asked = self.ask_digests(&link, digests_asked, awaited)?;
-            }
-            while awaited.iter().filter(|(what, _)| matches!(what, Awaited::Piece(_))).count()
-                < DEPTH
-                && let Some((number, memory)) = self.pick(source)?
-            {
-                if source == 0 && self.verifies {
-                    // The digest comes before the piece.
-                    digests_asked = self.ask_digests(&link, digests_asked, awaited)?;
-                }
-                let what = |cause| self.lost(source, Some(number), cause);
-                let receive = link.receive(memory, DATA).map_err(what)?;
-                awaited.push_back((Awaited::Piece(number), receive));
-                link.ask(Question::Piece(number)).map_err(what)?;
-            }
+            self.ask_pieces(source, &link, &mut digests_asked, awaited)?;
             let Some((what, work)) = awaited.front() else {
-                self.rest()?;
+                // Others may leave something.
+                self.pause(SLICE)?;
+                self.unless_late(0, None)?;
                 continue;
             };
             let number = match what {
@@ -194,6 +184,41 @@ impl<'a> Taking<'a> {
                 Some(number) => self.arrived(source, &link, number, bytes, &mut damaged)?,
             }
         }
+    }
+
+    /// Asks for what may be under way now.
+    fn ask_pieces(
+        &self,
+        source: usize,
+        link: &Link<'_>,
+        digests_asked: &mut u64,
+        awaited: &mut Awaiting,
+    ) -> Result<(), Stop> {
+        let gives_digests = source == 0 && self.verifies;
+        let is_piece = |(what, _): &&(Awaited, Work)| matches!(what, Awaited::Piece(_));
+        while awaited.iter().filter(is_piece).count() < DEPTH
+            && let Some((number, memory)) = self.pick(source)?
+        {
+            if gives_digests {
+                // That of a piece comes before it.
+                self.ask_digests(link, number + 1, digests_asked, awaited)?;
+            }
+            let lost = |cause| self.lost(source, Some(number), cause);
+            let receive = link.receive(memory, DATA).map_err(lost)?;
+            awaited.push_back((Awaited::Piece(number), receive));
+            link.ask(Question::Piece(number)).map_err(lost)?;
+        }
+        if gives_digests {
+            // Others have asked for more pieces, or will soon. Behind too many digests, which are
+            // to be computed, pieces would wait.
+            let (needed, soon) = match &self.lock().assembly {
+                Some(assembly) => assembly.digests_needed(),
+                None => return Ok(()),
+            };
+            let soon = soon.min(*digests_asked + 1);
+            self.ask_digests(link, needed.max(soon), digests_asked, awaited)?;
+        }
+        Ok(())
     }
 
     /// Asks what the source has.
@@ -277,22 +302,22 @@ impl<'a> Taking<'a> {
         Err(Stop::Idle)
     }
 
-    /// Asks for the digests that are needed by now.
+    /// Asks for the digests of the pieces before `end`.
     fn ask_digests(
         &self,
         link: &Link<'_>,
-        mut asked: u64,
-        awaited: &mut VecDeque<(Awaited, Work)>,
-    ) -> Result<u64, Stop> {
-        let needed = self.lock().assembly.as_ref().map_or(0, Assembly::digests_needed);
-        while asked < needed {
+        end: u64,
+        asked: &mut u64,
+        awaited: &mut Awaiting,
+    ) -> Result<(), Stop> {
+        while *asked < end {
             let lost = |cause| self.lost(0, None, cause);
             let work = link.receive(vec![0; BATCH as usize * DIGEST], DIGESTS).map_err(lost)?;
             awaited.push_back((Awaited::Digests, work));
-            link.ask(Question::Digests(asked)).map_err(lost)?;
-            asked += BATCH;
+            link.ask(Question::Digests(*asked)).map_err(lost)?;
+            *asked += BATCH;
         }
-        Ok(asked)
+        Ok(())
     }
 
     fn add_digests(&self, bytes: &[u8]) {
@@ -312,12 +337,6 @@ impl<'a> Taking<'a> {
             Some(memory) => Ok(Some((number, memory))),
             None => Err(TransportError::Memory(assembly.length()).into()),
         }
-    }
-
-    /// There is nothing to ask for; others may leave something.
-    fn rest(&self) -> Result<(), Stop> {
-        self.pause(SLICE)?;
-        self.unless_late(0, None)
     }
 
     /// A piece is here.
