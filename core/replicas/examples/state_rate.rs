@@ -1,5 +1,5 @@
 //! How fast a state of 1 GiB gets from one process of this host to another, with digests and
-//! without, beside messages of the group that nobody puts together, and copies in memory.
+//! without, beside messages of the group that nobody puts together, copies in memory, and digests.
 //!
 //! cargo run --release -p polyrank-replicas --example state_rate [MiB] [rounds]
 
@@ -44,7 +44,7 @@ fn messages(group: &ProcessGroup, rank: u32, bytes: usize) -> Result<(), Box<dyn
         if under_way.len() == DEPTH
             && let Some(work) = under_way.pop_front()
         {
-            polyrank::Work::wait(&work, None)?;
+            work.wait(None)?;
         }
         let message = vec![1_u8; MESSAGE];
         under_way.push_back(match rank {
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("plain messages", None),
     ];
     let own = state(bytes);
-    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len() + 2];
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len() + 3];
     let mut step = 0;
     for _ in 0..rounds {
         for (at, (_, transport)) in ways.iter().enumerate() {
@@ -101,9 +101,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             copy.copy_from_slice(std::hint::black_box(&own));
             rates[ways.len() + 1].push(bytes as f64 / began.elapsed().as_secs_f64());
             std::hint::black_box(copy);
+            let began = Instant::now();
+            std::hint::black_box(
+                own.chunks(MESSAGE).map(|piece| blake3::hash(piece)).collect::<Vec<_>>(),
+            );
+            rates[ways.len() + 2].push(bytes as f64 / began.elapsed().as_secs_f64());
         }
     }
-    let names = ways.iter().map(|(name, _)| *name).chain(["copy to new memory", "copy"]);
+    let names = ways.iter().map(|(name, _)| *name).chain(["copy to new memory", "copy", "BLAKE3"]);
     for (name, mut rates) in names.zip(rates).filter(|_| rank == 0) {
         rates.sort_by(f64::total_cmp);
         let shown: Vec<String> = rates.iter().map(|rate| format!("{:.2}", rate / 1e9)).collect();

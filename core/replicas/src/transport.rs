@@ -19,7 +19,7 @@ pub enum TransportError {
         /// With whom it was moved.
         replica: String,
         /// What is wrong; it may be another rank that has failed.
-        cause: Error,
+        cause: Box<Error>,
     },
     /// It was not there in time.
     #[error(

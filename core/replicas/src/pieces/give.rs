@@ -74,10 +74,10 @@ impl Giving {
     /// Answers one rank until it is through; the bytes that went to it.
     fn serve(&self, link: Link<'_>, hashes: impl Fn()) -> Result<u64, TransportError> {
         let (mut given, mut under_way) = (0, VecDeque::<Work>::new());
-        let lost = |cause| TransportError::Lost {
+        let lost = |cause: Error| TransportError::Lost {
             what: "the state".to_owned(),
             replica: link.peer.replica.to_owned(),
-            cause,
+            cause: Box::new(cause),
         };
         let late = |given| TransportError::Late {
             bytes: given,

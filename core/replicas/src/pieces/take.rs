@@ -495,6 +495,6 @@ impl<'a> Taking<'a> {
             None => "the state".to_owned(),
         };
         let replica = self.sources[source].replica.to_owned();
-        TransportError::Lost { what, replica, cause }
+        TransportError::Lost { what, replica, cause: Box::new(cause) }
     }
 }
