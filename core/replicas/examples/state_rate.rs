@@ -3,13 +3,14 @@
 //!
 //! cargo run --release -p polyrank-replicas --example state_rate [MiB] [rounds]
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polyrank::store::{TcpStore, TcpStoreOptions};
-use polyrank::{GroupOptions, ProcessGroup};
+use polyrank::{GroupOptions, ProcessGroup, Work};
 use polyrank_replicas::{GroupTransport, StatePeer, StateTransport};
 
 /// The port of the store, in the process that gives the state.
@@ -39,7 +40,7 @@ fn state(bytes: usize) -> Vec<u8> {
 
 /// Plain messages, as many as make `bytes`.
 fn messages(group: &ProcessGroup, rank: u32, bytes: usize) -> Result<(), Box<dyn Error>> {
-    let mut under_way = std::collections::VecDeque::new();
+    let mut under_way = VecDeque::<Work>::new();
     for _ in 0..bytes / MESSAGE {
         if under_way.len() == DEPTH
             && let Some(work) = under_way.pop_front()
@@ -102,9 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rates[ways.len() + 1].push(bytes as f64 / began.elapsed().as_secs_f64());
             std::hint::black_box(copy);
             let began = Instant::now();
-            std::hint::black_box(
-                own.chunks(MESSAGE).map(|piece| blake3::hash(piece)).collect::<Vec<_>>(),
-            );
+            std::hint::black_box(own.chunks(MESSAGE).map(blake3::hash).collect::<Vec<_>>());
             rates[ways.len() + 2].push(bytes as f64 / began.elapsed().as_secs_f64());
         }
     }

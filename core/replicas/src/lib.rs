@@ -51,8 +51,8 @@
 //!
 //! # How a state travels
 //!
-//! Over the group, in pieces of 4 MiB, from up to eight replicas that are not behind at once; in the
-//! first step from the one whose state all take. One of them counts: it says what the digest
+//! Over the group, in pieces of 4 MiB, from up to eight replicas that are not behind at once; in
+//! the first step from the one whose state all take. One of them counts: it says what the digest
 //! (BLAKE3) of each piece is, and a piece that has another one, for it was damaged or its replica
 //! has another state, is taken from another source. A warning names the replica.
 //!

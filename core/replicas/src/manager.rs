@@ -176,7 +176,8 @@ impl Manager {
     /// of several ranks has no result after `timeout`, and then the replica must be started anew.
     /// By default that is as long as a rank may need for its quorum, the group, a state and an
     /// operation that fails: `quorum_timeout` (once more for each of `quorum_retries`), twice
-    /// `timeout`, and `state_timeout`. Less ends the replica if its ranks notice a failure at different times.
+    /// `timeout`, and `state_timeout`. Less ends the replica if its ranks notice a failure at
+    /// different times.
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
         shared.unless_own_thread()?;

@@ -43,8 +43,8 @@ pub enum TransportError {
     },
     /// A piece of it is not what its source says that it is, again and again.
     #[error(
-        "piece {piece} of {pieces} came damaged from replica {replica} (rank {rank}) {times} times; \
-         what is between the two hosts, or the memory of one of them, changes bytes"
+        "piece {piece} of {pieces} came damaged from replica {replica} (rank {rank}) {times} \
+         times; what is between the two hosts, or the memory of one of them, changes bytes"
     )]
     Damaged {
         /// Whose it is.
@@ -88,8 +88,8 @@ pub trait StateTransport: Send + Sync {
     }
 
     /// Whether [`StateTransport::receive`] takes a state from several ranks at once. If so, all
-    /// ranks that are not behind give theirs, up to eight to each that is. If not, each rank that is
-    /// behind has one source, as in torchft.
+    /// ranks that are not behind give theirs, up to eight to each that is. If not, each rank that
+    /// is behind has one source, as in torchft.
     fn takes_from_several(&self) -> bool {
         false
     }

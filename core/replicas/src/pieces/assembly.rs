@@ -16,7 +16,7 @@ pub(super) const MAX_DAMAGED: u32 = 3;
 
 /// What is kept of a state that did not come whole, for the next quorum at the same step.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct PartialState {
     pub(super) step: i64,
     pub(super) length: u64,
     /// The pieces from the first one on.
@@ -27,7 +27,7 @@ pub(super) struct Kept {
     digests: Vec<Digest>,
 }
 
-impl Kept {
+impl PartialState {
     /// How many digests say whether it is of another state.
     pub(super) fn digests(&self) -> u64 {
         self.digests.len() as u64
@@ -63,8 +63,8 @@ pub(super) struct Assembly {
 impl Assembly {
     /// Of a state of `length` bytes. What is `kept` counts as far as its digests are the `digests`
     /// that the source has now.
-    pub(super) fn new(length: u64, kept: Option<Kept>, digests: Vec<Digest>) -> Assembly {
-        let Kept { mut state, mut parked, digests: before, .. } = kept.unwrap_or_default();
+    pub(super) fn new(length: u64, kept: Option<PartialState>, digests: Vec<Digest>) -> Assembly {
+        let PartialState { mut state, mut parked, digests: before, .. } = kept.unwrap_or_default();
         let is_same = |number: u64| {
             let of = |all: &[Digest]| all.get(number as usize).copied();
             of(&digests).is_some() && of(&digests) == of(&before)
@@ -241,9 +241,9 @@ impl Assembly {
     }
 
     /// What is here of it.
-    pub(super) fn keep(self, step: i64) -> Kept {
+    pub(super) fn keep(self, step: i64) -> PartialState {
         let Assembly { length, state, parked, digests, .. } = self;
-        Kept { step, length, state, parked, digests }
+        PartialState { step, length, state, parked, digests }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::transport::{StatePeer, TransportError};
 const DEPTH: usize = 4;
 
 /// A state that is given.
-struct Giving {
+struct StateSource {
     state: Region,
     step: i64,
     digests: Digests,
@@ -42,7 +42,7 @@ pub(super) fn give(
     state: Vec<u8>,
     deadline: Instant,
 ) -> Result<u64, TransportError> {
-    let giving = Giving {
+    let giving = StateSource {
         state: Region::from_vec(state),
         step,
         digests: Digests::default(),
@@ -70,7 +70,7 @@ pub(super) fn give(
     })
 }
 
-impl Giving {
+impl StateSource {
     /// Answers one rank until it is through; the bytes that went to it.
     fn serve(&self, link: Link<'_>, hashes: impl Fn()) -> Result<u64, TransportError> {
         let (mut given, mut under_way) = (0, VecDeque::<Work>::new());

@@ -21,21 +21,21 @@ use std::time::Instant;
 
 use polyrank::ProcessGroup;
 
-use self::assembly::Kept;
-use self::take::{Outcome, Taking};
+use self::assembly::PartialState;
+use self::take::{Outcome, StateReceiver};
 use crate::transport::{StatePeer, StateTransport, TransportError};
 
-/// States as messages of the group: in pieces of 4 MiB, from several sources at once, and each piece
-/// verified by its digest, BLAKE3.
+/// States as messages of the group: in pieces of 4 MiB, from several sources at once, and each
+/// piece verified by its digest, BLAKE3.
 ///
-/// Of a state that did not come whole the pieces that did are kept, until a state is taken or given.
-/// The next [`StateTransport::receive`] of the same step takes only the others, if the source has
-/// the same state still.
+/// Of a state that did not come whole the pieces that did are kept, until a state is taken or
+/// given. The next [`StateTransport::receive`] of the same step takes only the others, if the
+/// source has the same state still.
 #[derive(Debug)]
 pub struct GroupTransport {
     group: ProcessGroup,
     verifies: bool,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<PartialState>>,
 }
 
 impl GroupTransport {
@@ -65,7 +65,8 @@ impl GroupTransport {
         }
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let before = kept().take();
-        let taking = Taking::new(&self.group, sources, (step, deadline), self.verifies, before);
+        let taking =
+            StateReceiver::new(&self.group, sources, (step, deadline), self.verifies, before);
         let (state, outcome, part) = taking.run();
         *kept() = part;
         (state, outcome)

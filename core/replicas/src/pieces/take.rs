@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use polyrank::{Error, ProcessGroup, Work};
 
-use super::assembly::{Assembly, Kept, MAX_DAMAGED};
+use super::assembly::{Assembly, MAX_DAMAGED, PartialState};
 use super::progress::Progress;
 use super::wire::{self, BATCH, DATA, DIGEST, DIGESTS, Digest, Hello, LOOK, Link, PIECE, Question};
 use crate::transport::{StatePeer, TransportError};
@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_millis(20);
 const MAX_DAMAGED_OF_OTHERS: u32 = 3;
 
 /// What is to be taken, from whom, and how far it is.
-pub(super) struct Taking<'a> {
+pub(super) struct StateReceiver<'a> {
     pub(super) group: &'a ProcessGroup,
     pub(super) sources: &'a [StatePeer<'a>],
     pub(super) step: i64,
@@ -46,7 +46,7 @@ pub(super) struct Outcome {
 
 struct Inner {
     /// What was kept, until the first source has said what it has.
-    kept: Option<Kept>,
+    kept: Option<PartialState>,
     /// None before that.
     assembly: Option<Assembly>,
     failed: Option<TransportError>,
@@ -55,13 +55,13 @@ struct Inner {
 }
 
 /// An answer that is on its way.
-enum Awaited {
+enum Answer {
     Piece(u64),
     Digests,
 }
 
 /// Those of a source, in the order of the questions.
-type Awaiting = VecDeque<(Awaited, Work)>;
+type PendingAnswers = VecDeque<(Answer, Work)>;
 
 /// Why a worker stops: the error of all, or nothing that concerns others.
 enum Stop {
@@ -76,15 +76,15 @@ impl From<TransportError> for Stop {
     }
 }
 
-impl<'a> Taking<'a> {
+impl<'a> StateReceiver<'a> {
     /// Of the state of `step`, some of which may have been kept; there is at least one source.
     pub(super) fn new(
         group: &'a ProcessGroup,
         sources: &'a [StatePeer<'a>],
         (step, deadline): (i64, Instant),
         verifies: bool,
-        kept: Option<Kept>,
-    ) -> Taking<'a> {
+        kept: Option<PartialState>,
+    ) -> StateReceiver<'a> {
         let inner = Inner {
             kept: kept.filter(|kept| kept.step == step && verifies),
             assembly: None,
@@ -93,7 +93,7 @@ impl<'a> Taking<'a> {
             progress: Progress::new(),
         };
         let (inner, changed) = (Mutex::new(inner), Condvar::new());
-        Taking { group, sources, step, deadline, verifies, inner, changed }
+        StateReceiver { group, sources, step, deadline, verifies, inner, changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -101,12 +101,12 @@ impl<'a> Taking<'a> {
     }
 
     fn link(&self, source: usize) -> Link<'a> {
-        let Taking { group, step, deadline, .. } = *self;
+        let StateReceiver { group, step, deadline, .. } = *self;
         Link { group, peer: self.sources[source], step, deadline }
     }
 
     /// Takes it. What is here of a state that did not come whole is kept.
-    pub(super) fn run(self) -> (Result<Vec<u8>, TransportError>, Outcome, Option<Kept>) {
+    pub(super) fn run(self) -> (Result<Vec<u8>, TransportError>, Outcome, Option<PartialState>) {
         thread::scope(|scope| {
             for source in 0..self.sources.len() {
                 let taking = &self;
@@ -138,12 +138,12 @@ impl<'a> Taking<'a> {
     }
 
     fn work(&self, source: usize) {
-        let mut awaited = Awaiting::new();
+        let mut awaited = PendingAnswers::new();
         let stopped = self.serve(source, &mut awaited);
         let mut inner = self.lock();
         if let Some(assembly) = &mut inner.assembly {
             for (what, _) in awaited {
-                if let Awaited::Piece(number) = what {
+                if let Answer::Piece(number) = what {
                     assembly.give_back(source, number);
                 }
             }
@@ -155,7 +155,7 @@ impl<'a> Taking<'a> {
         self.changed.notify_all();
     }
 
-    fn serve(&self, source: usize, awaited: &mut Awaiting) -> Result<(), Stop> {
+    fn serve(&self, source: usize, awaited: &mut PendingAnswers) -> Result<(), Stop> {
         let link = self.link(source);
         let hello = self.hello(source, &link)?;
         match source {
@@ -173,8 +173,8 @@ impl<'a> Taking<'a> {
                 continue;
             };
             let number = match what {
-                Awaited::Piece(number) => Some(*number),
-                Awaited::Digests => None,
+                Answer::Piece(number) => Some(*number),
+                Answer::Digests => None,
             };
             self.wait(source, number, work)?;
             let Some((_, work)) = awaited.pop_front() else { continue };
@@ -192,10 +192,10 @@ impl<'a> Taking<'a> {
         source: usize,
         link: &Link<'_>,
         digests_asked: &mut u64,
-        awaited: &mut Awaiting,
+        awaited: &mut PendingAnswers,
     ) -> Result<(), Stop> {
         let gives_digests = source == 0 && self.verifies;
-        let is_piece = |(what, _): &&(Awaited, Work)| matches!(what, Awaited::Piece(_));
+        let is_piece = |(what, _): &&(Answer, Work)| matches!(what, Answer::Piece(_));
         while awaited.iter().filter(is_piece).count() < DEPTH
             && let Some((number, memory)) = self.pick(source)?
         {
@@ -205,7 +205,7 @@ impl<'a> Taking<'a> {
             }
             let lost = |cause| self.lost(source, Some(number), cause);
             let receive = link.receive(memory, DATA).map_err(lost)?;
-            awaited.push_back((Awaited::Piece(number), receive));
+            awaited.push_back((Answer::Piece(number), receive));
             link.ask(Question::Piece(number)).map_err(lost)?;
         }
         if gives_digests {
@@ -258,7 +258,7 @@ impl<'a> Taking<'a> {
         })?;
         let kept = self.lock().kept.take().filter(|kept| kept.length == length);
         let mut digests: Vec<Digest> = Vec::new();
-        let count = kept.as_ref().map_or(0, Kept::digests);
+        let count = kept.as_ref().map_or(0, PartialState::digests);
         while (digests.len() as u64) < count {
             let lost = |cause| self.lost(0, None, cause);
             let work = link.receive(vec![0; BATCH as usize * DIGEST], DIGESTS).map_err(lost)?;
@@ -308,12 +308,12 @@ impl<'a> Taking<'a> {
         link: &Link<'_>,
         end: u64,
         asked: &mut u64,
-        awaited: &mut Awaiting,
+        awaited: &mut PendingAnswers,
     ) -> Result<(), Stop> {
         while *asked < end {
             let lost = |cause| self.lost(0, None, cause);
             let work = link.receive(vec![0; BATCH as usize * DIGEST], DIGESTS).map_err(lost)?;
-            awaited.push_back((Awaited::Digests, work));
+            awaited.push_back((Answer::Digests, work));
             link.ask(Question::Digests(*asked)).map_err(lost)?;
             *asked += BATCH;
         }
