@@ -3,11 +3,15 @@
 
 use crate::proto::{ManagerQuorumResponse, Quorum, QuorumMember};
 
+/// From so many at most a rank takes parts of its state: more only have more ranks save theirs.
+pub const MAX_SOURCES: usize = 8;
+
 /// What `quorum` is to the rank `group_rank` of `replica_id`; none if that is not in it.
 ///
 /// Members that are behind the largest step take the state of one that is not. Before the first
 /// step all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on
-/// for each rank of a group, so that not all take from the same.
+/// for each rank of a group, so that not all take from the same. Parts of the state may come from
+/// those that follow it among the sources, of which there are at most [`MAX_SOURCES`].
 #[must_use]
 pub fn assignment(
     replica_id: &str,
@@ -30,13 +34,17 @@ pub fn assignment(
     let (takers, sources): (Vec<usize>, Vec<usize>) =
         (0..members.len()).partition(|rank| takes_state(members[*rank]));
     // The primary is always a source.
-    let pairs = takers.iter().enumerate().map(|(turn, taker)| {
-        let source = sources[(turn + group_rank) % sources.len()];
-        (*taker, source)
-    });
-    let pairs: Vec<(usize, usize)> = pairs.collect();
-    let source = pairs.iter().find(|(taker, _)| *taker == replica_rank).map(|(_, source)| *source);
-    let mine = pairs.iter().filter(|(_, source)| *source == replica_rank);
+    let of_turn = |turn: usize| {
+        let from_its_own = sources.iter().cycle().skip((turn + group_rank) % sources.len());
+        from_its_own.take(sources.len().min(MAX_SOURCES)).copied().collect::<Vec<usize>>()
+    };
+    let plan = takers.iter().enumerate().map(|(turn, taker)| (*taker, of_turn(turn)));
+    let plan: Vec<(usize, Vec<usize>)> = plan.collect();
+    let parts_of = plan.iter().find(|(taker, _)| *taker == replica_rank);
+    let parts_of = parts_of.map(|(_, sources)| sources.as_slice()).unwrap_or_default();
+    let source = parts_of.first().copied();
+    let mine = plan.iter().filter(|(_, sources)| sources.first() == Some(&replica_rank));
+    let parts_to = plan.iter().filter(|(_, sources)| sources.contains(&replica_rank));
     let max_rank = first.iter().position(|member| member.replica_id == replica_id);
     Some(ManagerQuorumResponse {
         quorum_id: quorum.quorum_id,
@@ -54,6 +62,8 @@ pub fn assignment(
         heal: source.is_some(),
         commit_failures: members.iter().map(|member| member.commit_failures).max().unwrap_or(0),
         replica_ids: members.iter().map(|member| member.replica_id.clone()).collect(),
+        parts_src_replica_ranks: parts_of.iter().copied().map(number).collect(),
+        parts_dst_replica_ranks: parts_to.map(|(taker, _)| number(*taker)).collect(),
     })
 }
 
@@ -69,7 +79,7 @@ mod tests {
 
     fn quorum(steps: &[i64]) -> Quorum {
         let member = |(number, step): (usize, &i64)| QuorumMember {
-            replica_id: format!("replica-{number}"),
+            replica_id: format!("replica-{number:02}"),
             address: format!("manager-{number}"),
             store_address: format!("store-{number}"),
             step: *step,
@@ -80,7 +90,7 @@ mod tests {
     }
 
     fn of(number: usize, group_rank: i64, quorum: &Quorum) -> ManagerQuorumResponse {
-        assignment(&format!("replica-{number}"), group_rank, quorum, true).unwrap()
+        assignment(&format!("replica-{number:02}"), group_rank, quorum, true).unwrap()
     }
 
     #[test]
@@ -91,10 +101,14 @@ mod tests {
         assert_eq!((taker.heal, taker.recover_src_replica_rank), (true, Some(0)));
         assert_eq!(taker.recover_src_manager_address, "manager-0");
         assert_eq!(taker.store_address, "store-0");
+        // The states of the others are not right.
+        assert_eq!(taker.parts_src_replica_ranks, [0]);
+        assert_eq!(of(0, 0, &quorum).parts_dst_replica_ranks, [1, 2]);
+        assert!(of(1, 0, &quorum).parts_dst_replica_ranks.is_empty());
         // Of the second ranks, replica 1 is the primary.
         assert!(!of(1, 1, &quorum).heal);
         assert_eq!(of(1, 1, &quorum).recover_dst_replica_ranks, [0, 2]);
-        assert!(!assignment("replica-1", 0, &quorum, false).unwrap().heal);
+        assert!(!assignment("replica-01", 0, &quorum, false).unwrap().heal);
     }
 
     #[test]
@@ -111,6 +125,37 @@ mod tests {
         assert_eq!(of(0, 0, &quorum).max_replica_rank, None);
         assert_eq!(of(0, 1, &quorum).store_address, "store-3");
         assert!(assignment("stranger", 0, &quorum, true).is_none());
-        assert!(assignment("replica-0", -1, &quorum, true).is_none());
+        assert!(assignment("replica-00", -1, &quorum, true).is_none());
+    }
+
+    #[test]
+    fn parts_come_from_all_that_are_not_behind_their_own_source_first() {
+        let quorum = quorum(&[0, 1, 0, 1, 0]);
+        let sources = |taker| of(taker, 0, &quorum).parts_src_replica_ranks;
+        assert_eq!([sources(0), sources(2), sources(4)], [[1, 3], [3, 1], [1, 3]]);
+        for source in [1, 3] {
+            let answer = of(source, 0, &quorum);
+            assert_eq!(answer.parts_dst_replica_ranks, [0, 2, 4]);
+            assert!(answer.parts_src_replica_ranks.is_empty());
+        }
+        assert!(of(0, 0, &quorum).parts_dst_replica_ranks.is_empty());
+    }
+
+    #[test]
+    fn who_takes_parts_and_who_gives_them_know_of_one_another_in_large_quorums_too() {
+        let steps: Vec<i64> = (0..23).map(|number| number % 2).collect();
+        let quorum = quorum(&steps);
+        for group_rank in 0..3 {
+            let all: Vec<_> = (0..23).map(|number| of(number, group_rank, &quorum)).collect();
+            for (taker, answer) in all.iter().enumerate() {
+                let sources = &answer.parts_src_replica_ranks;
+                assert_eq!(sources.len(), if taker % 2 == 0 { MAX_SOURCES } else { 0 });
+                assert_eq!(sources.first().copied(), answer.recover_src_replica_rank);
+                for (source, other) in all.iter().enumerate() {
+                    let gives = other.parts_dst_replica_ranks.contains(&(taker as i64));
+                    assert_eq!(gives, sources.contains(&(source as i64)), "{source} to {taker}");
+                }
+            }
+        }
     }
 }

@@ -47,7 +47,19 @@
 //! torchft.
 //!
 //! A replica that fails costs the others at most the step in which it does. When it is started
-//! anew, it takes the state of one that is not behind.
+//! anew, it takes the state of those that are not behind.
+//!
+//! # How a state travels
+//!
+//! Over the group, in pieces of 4 MiB, from up to eight replicas that are not behind at once; in
+//! the first step from the one whose state all take. One of them counts: it says what the digest
+//! (BLAKE3) of each piece is, and a piece that has another one, for it was damaged or its replica
+//! has another state, is taken from another source. A warning names the replica.
+//!
+//! A replica that dies meanwhile costs the step, since it breaks the group. The pieces that have
+//! come stay, and in the next step only the others are taken, from those that are there. All of it
+//! may last [`ManagerOptions::state_timeout`]; messages of `tracing` say how far it is. In memory
+//! are the state and some pieces besides the model, where it is taken and where it is given.
 //!
 //! # What is torchft's, and what differs
 //!
@@ -70,6 +82,7 @@ mod error;
 mod manager;
 mod operations;
 mod options;
+mod pieces;
 mod quorum;
 mod rpc;
 mod setup;
@@ -81,7 +94,8 @@ pub use error::{HealingError, ManagerError};
 pub use manager::{Manager, StartQuorum};
 pub use operations::ManagedWork;
 pub use options::{ManagerOptions, WorldSizeMode};
+pub use pieces::GroupTransport;
 pub use polyrank_quorum::{QuorumError, Token};
 pub use shared::ManagerState;
 pub use state::{Model, StateError};
-pub use transport::{GroupTransport, StateTransport, TransportError};
+pub use transport::{StatePeer, StateTransport, TransportError};

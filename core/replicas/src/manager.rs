@@ -10,12 +10,12 @@ use polyrank::ProcessGroup;
 use crate::average;
 use crate::error::ManagerError;
 use crate::options::{ManagerOptions, bounded};
+use crate::pieces::GroupTransport;
 use crate::quorum;
 use crate::rpc::Rpc;
 use crate::setup::{self, Servers};
 use crate::shared::{Asked, ManagerState, Phase, Shared, State};
 use crate::state::{Model, StateError, of_functions};
-use crate::transport::GroupTransport;
 
 /// What is asked of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,8 +175,9 @@ impl Manager {
     /// [`ManagerError::TooManyFailures`] beyond `max_retries`; [`ManagerError::Vote`] if the vote
     /// of several ranks has no result after `timeout`, and then the replica must be started anew.
     /// By default that is as long as a rank may need for its quorum, the group, a state and an
-    /// operation that fails: `quorum_timeout` (once more for each of `quorum_retries`), and three
-    /// times `timeout`. Less ends the replica if its ranks notice a failure at different times.
+    /// operation that fails: `quorum_timeout` (once more for each of `quorum_retries`), twice
+    /// `timeout`, and `state_timeout`. Less ends the replica if its ranks notice a failure at
+    /// different times.
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
         shared.unless_own_thread()?;

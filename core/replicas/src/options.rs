@@ -46,8 +46,12 @@ pub struct ManagerOptions {
     pub group_world_size: Option<u32>,
     /// Fewer replicas commit nothing.
     pub min_replica_size: u32,
-    /// Limit of an operation, of making the group, and of a state's way; 60 s.
+    /// Limit of an operation, and of making the group; 60 s.
     pub timeout: Duration,
+    /// Limit of a state's way to a replica that is behind; `timeout` by default. Replicas that
+    /// neither give nor take one, if there are more than eight that are not behind, wait for the
+    /// others in their operations meanwhile, for `timeout`.
+    pub state_timeout: Option<Duration>,
     /// How long a quorum is waited for; 60 s.
     pub quorum_timeout: Duration,
     /// How long the lighthouse, the manager and the store are waited for; 60 s.
@@ -120,6 +124,7 @@ impl ManagerOptions {
             group_world_size: None,
             min_replica_size,
             timeout: minute,
+            state_timeout: None,
             quorum_timeout: minute,
             connect_timeout: minute,
             use_async_quorum: true,
@@ -147,6 +152,7 @@ impl ManagerOptions {
         group_world_size: u32 => Some(group_world_size),
         min_replica_size: u32 => min_replica_size,
         timeout: Duration => timeout,
+        state_timeout: Duration => Some(state_timeout),
         quorum_timeout: Duration => quorum_timeout,
         connect_timeout: Duration => connect_timeout,
         use_async_quorum: bool => use_async_quorum,
@@ -198,6 +204,7 @@ impl ManagerOptions {
         for limit in [&mut self.timeout, &mut self.quorum_timeout, &mut self.connect_timeout] {
             *limit = bounded(*limit);
         }
+        self.state_timeout = self.state_timeout.map(bounded);
         self.check()?;
         Ok(self)
     }
@@ -208,8 +215,11 @@ impl ManagerOptions {
             format!("group_rank is {rank}: a replica group of {size} has the ranks below that")
         } else if self.min_replica_size == 0 {
             "min_replica_size must be more than 0".to_owned()
-        } else if self.timeout.is_zero() || self.quorum_timeout.is_zero() {
-            "timeout and quorum_timeout must be more than 0".to_owned()
+        } else if self.timeout.is_zero()
+            || self.quorum_timeout.is_zero()
+            || self.state_timeout.is_some_and(|limit| limit.is_zero())
+        {
+            "timeout, quorum_timeout and state_timeout must be more than 0".to_owned()
         } else if size > 1 && self.store_address.is_none() {
             format!(
                 "a replica group of {size} ranks needs a store in which they meet: store_address, \
@@ -229,7 +239,13 @@ impl ManagerOptions {
     /// be alone in noticing late that a replica is gone.
     pub(crate) fn step_limit(&self) -> Duration {
         let quorums = self.quorum_timeout.saturating_mul(self.quorum_retries.saturating_add(1));
-        bounded(quorums.saturating_add(self.timeout.saturating_mul(3)))
+        let others = self.timeout.saturating_mul(2).saturating_add(self.state_limit());
+        bounded(quorums.saturating_add(others))
+    }
+
+    /// How long a state may be under way.
+    pub(crate) fn state_limit(&self) -> Duration {
+        self.state_timeout.unwrap_or(self.timeout)
     }
 
     /// The rank in the replica group, once it is known.

@@ -12,7 +12,7 @@ use crate::error::ManagerError;
 use crate::options::WorldSizeMode;
 use crate::shared::{Asked, Membership, Pending, Shared};
 use crate::state::Received;
-use crate::transport::TransportError;
+use crate::transport::{StatePeer, TransportError};
 
 /// Between two calls for a quorum that failed, or had too few replicas.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -120,26 +120,41 @@ struct Place {
     /// Its number among those that are not behind, and how many these are.
     leading_rank: Option<u32>,
     leading_size: u32,
+    /// Who takes this rank's state, or parts of it.
     takers: Vec<u32>,
-    source: Option<u32>,
+    /// From whom this rank takes one; none if it does not.
+    sources: Vec<u32>,
 }
 
 impl Place {
     fn new(shared: &Shared, found: &ManagerQuorumResponse) -> Result<Place, ManagerError> {
         let made = || {
             let number = |it: i64| u32::try_from(it).ok();
-            let takers = found.recover_dst_replica_ranks.iter().map(|it| number(*it));
+            let numbers =
+                |all: &[i64]| all.iter().map(|it| number(*it)).collect::<Option<Vec<_>>>();
             let optional = |it: Option<i64>| it.map_or(Some(None), |it| number(it).map(Some));
+            let source = optional(found.recover_src_replica_rank)?;
+            let mut takers = numbers(&found.recover_dst_replica_ranks)?;
+            let mut sources = Vec::from_iter(source);
+            if shared.transport.takes_from_several() {
+                // A manager of torchft names none of these.
+                let others = numbers(&found.parts_dst_replica_ranks)?.into_iter();
+                takers.extend(
+                    others.filter(|it| !found.recover_dst_replica_ranks.contains(&i64::from(*it))),
+                );
+                let others = numbers(&found.parts_src_replica_ranks)?.into_iter();
+                sources.extend(others.filter(|it| Some(*it) != source));
+            }
             let place = Place {
                 rank: number(found.replica_rank)?,
                 size: number(found.replica_world_size)?,
                 leading_rank: optional(found.max_replica_rank)?,
                 leading_size: number(found.max_world_size)?,
-                takers: takers.collect::<Option<_>>()?,
-                source: optional(found.recover_src_replica_rank)?,
+                takers,
+                sources,
             };
             let is_member = |rank: &u32| *rank < place.size && *rank != place.rank;
-            let mut others = place.takers.iter().chain(&place.source);
+            let mut others = place.takers.iter().chain(&place.sources);
             let is_possible = place.rank < place.size && place.leading_size <= place.size;
             (is_possible && others.all(is_member)).then_some(place)
         };
@@ -201,28 +216,51 @@ fn configure(
 
 /// Gives the state to those that are behind, or takes it.
 fn heal(shared: &Shared, place: &Place, found: &ManagerQuorumResponse) -> Result<(), ManagerError> {
-    let (step, deadline) = (found.max_step, Instant::now() + shared.options.timeout);
+    let deadline = Instant::now() + shared.options.state_limit();
     if !place.takers.is_empty() {
-        let to: Vec<&str> = place.takers.iter().map(|rank| name(found, *rank)).collect();
-        let during = format!("giving the state of step {step} to {}", to.join(", "));
-        shared.unless_torn(&during)?;
-        let own = shared.lock().own;
-        let state = shared.registered.save(own, deadline);
-        let state = state.map_err(|why| shared.of_healing(during.clone(), why))?;
-        let (bytes, began) = (state.len(), Instant::now());
-        let sent = shared.transport.send(&place.takers, step, state, deadline);
-        sent.map_err(|why| shared.of_healing(during.clone(), why))?;
-        tracing::info!("{during}: {bytes} bytes in {:?}", began.elapsed());
+        give(shared, &peers(found, &place.takers), found.max_step, deadline)?;
     }
-    let Some(source) = place.source.filter(|_| found.heal) else { return Ok(()) };
+    if found.heal && !place.sources.is_empty() {
+        take(shared, &peers(found, &place.sources), found, deadline)?;
+    }
+    Ok(())
+}
+
+fn give(
+    shared: &Shared,
+    takers: &[StatePeer<'_>],
+    step: i64,
+    deadline: Instant,
+) -> Result<(), ManagerError> {
+    let to: Vec<&str> = takers.iter().map(|taker| taker.replica).collect();
+    let during = format!("giving the state of step {step} to {}", to.join(", "));
+    shared.unless_torn(&during)?;
+    let own = shared.lock().own;
+    let state = shared.registered.save(own, deadline);
+    let state = state.map_err(|why| shared.of_healing(during.clone(), why))?;
+    let (bytes, began) = (state.len(), Instant::now());
+    let sent = shared.transport.send(takers, step, state, deadline);
+    sent.map_err(|why| shared.of_healing(during.clone(), why))?;
+    tracing::info!("{during}: of {bytes} bytes, in {:?}", began.elapsed());
+    Ok(())
+}
+
+fn take(
+    shared: &Shared,
+    sources: &[StatePeer<'_>],
+    found: &ManagerQuorumResponse,
+    deadline: Instant,
+) -> Result<(), ManagerError> {
+    let step = found.max_step;
     shared.lock().is_healing = true;
-    let during = format!("taking the state of step {step} from {}", name(found, source));
+    let from: Vec<&str> = sources.iter().map(|source| source.replica).collect();
+    let during = format!("taking the state of step {step} from {}", from.join(", "));
     let metadata = match shared.transport.needs_metadata() {
         true => metadata(shared, &during, found, deadline)?,
         false => String::new(),
     };
     let began = Instant::now();
-    let bytes = shared.transport.receive(source, &metadata, step, deadline);
+    let bytes = shared.transport.receive(sources, &metadata, step, deadline);
     let bytes = bytes.map_err(|why| shared.of_healing(during.clone(), why))?;
     tracing::info!("{during}: {} bytes in {:?}", bytes.len(), began.elapsed());
     let received = Received::new(bytes).map_err(|why| shared.of_healing(during.clone(), why))?;
@@ -258,6 +296,7 @@ fn metadata(
     shared.rpc.run(call).ok_or_else(|| shared.closed())?.map_err(failed)
 }
 
-fn name(found: &ManagerQuorumResponse, rank: u32) -> &str {
-    found.replica_ids.get(rank as usize).map_or("?", String::as_str)
+fn peers<'a>(found: &'a ManagerQuorumResponse, ranks: &[u32]) -> Vec<StatePeer<'a>> {
+    let replica = |rank: u32| found.replica_ids.get(rank as usize).map_or("?", String::as_str);
+    ranks.iter().map(|rank| StatePeer { rank: *rank, replica: replica(*rank) }).collect()
 }

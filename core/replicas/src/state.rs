@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::ManagerError;
 use crate::shared::ManagerState;
 
-/// Most bytes of what stands before the parts.
+/// Most bytes of what is said of the parts.
 const MAX_HEADER: usize = 1 << 20;
 /// What the header is, so that another version says so.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a state cannot be made, or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,7 +155,8 @@ pub(crate) fn of_functions(
     Arc::new(Functions(save, load))
 }
 
-/// What stands before the parts.
+/// What stands behind the parts, and behind it, in 8 bytes, how long it is: so the bytes of a large
+/// part need not be moved to make room for it.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
@@ -185,12 +186,20 @@ impl Registered {
 
     /// The bytes of all, and of the manager's own state.
     pub(crate) fn save(&self, own: ManagerState, deadline: Instant) -> Result<Vec<u8>, StateError> {
-        let (mut parts, mut bodies) = (Vec::new(), Vec::new());
+        let (mut parts, mut bytes) = (Vec::new(), Vec::new());
         for (key, model) in self.all() {
             let of_key = |StateError(why)| StateError(format!("saving {key:?}: {why}"));
-            let body = model.save_until(deadline).map_err(of_key)?;
-            parts.push((key, body.len() as u64));
-            bodies.push(body);
+            let mut body = model.save_until(deadline).map_err(of_key)?;
+            let part = (key, body.len() as u64);
+            // What is longer stays where it is, so that a state is in memory once, and not twice.
+            if body.len() > bytes.len() {
+                body.append(&mut bytes);
+                bytes = body;
+                parts.insert(0, part);
+            } else {
+                bytes.append(&mut body);
+                parts.push(part);
+            }
         }
         let ManagerState { step, batches_committed } = own;
         let header = Header { version: VERSION, step, batches_committed, parts };
@@ -200,11 +209,8 @@ impl Registered {
             let message = format!("the names of its parts have {names} bytes, of at most {most}");
             return Err(StateError(message));
         }
-        let sizes = header.len() + bodies.iter().map(Vec::len).sum::<usize>();
-        let mut bytes = Vec::with_capacity(8 + sizes);
-        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&header);
-        bodies.iter().for_each(|body| bytes.extend_from_slice(body));
+        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
         Ok(bytes)
     }
 
@@ -240,28 +246,29 @@ impl Received {
     /// Takes apart what came. Every length in it is checked.
     pub(crate) fn new(bytes: Vec<u8>) -> Result<Received, StateError> {
         let wrong = |what: &str| StateError(format!("what came is not a state: {what}"));
-        let (length, rest) = bytes.split_first_chunk().ok_or_else(|| wrong("it is too short"))?;
+        let (rest, length) = bytes.split_last_chunk().ok_or_else(|| wrong("it is too short"))?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER {
             return Err(wrong("its header is too long"));
         }
-        let header = rest.get(..length).ok_or_else(|| wrong("its header is cut off"))?;
+        let all = rest.len().checked_sub(length);
+        let all = all.ok_or_else(|| wrong("its header is cut off"))?;
+        let header = &rest[all..];
         let header: Header =
             serde_json::from_slice(header).map_err(|why| wrong(&why.to_string()))?;
         if header.version != VERSION {
             return Err(wrong(&format!("it has version {}, not {VERSION}", header.version)));
         }
-        let (mut at, mut parts) = (8 + length, BTreeMap::new());
+        let (mut at, mut parts) = (0_usize, BTreeMap::new());
         for (key, length) in header.parts {
             let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length));
-            let end =
-                end.filter(|end| *end <= bytes.len()).ok_or_else(|| wrong("it is cut off"))?;
+            let end = end.filter(|end| *end <= all).ok_or_else(|| wrong("it is cut off"))?;
             if parts.insert(key, at..end).is_some() {
                 return Err(wrong("a part comes twice"));
             }
             at = end;
         }
-        if at != bytes.len() {
+        if at != all {
             return Err(wrong("it is longer than its parts"));
         }
         let Header { step, batches_committed, .. } = header;

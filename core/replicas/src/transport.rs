@@ -1,14 +1,8 @@
-//! How the state of one replica comes to another. There is one way now, over the group itself, by
-//! one source and without a digest; a faster one takes its place behind the same trait.
+//! How the state of one replica comes to another, whatever the way.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use polyrank::{DType, Error, ProcessGroup, Region, Tensor, Work};
-
-/// Bytes of one message.
-const CHUNK: usize = 8 << 20;
-/// The tag of the message that says what comes, and of those that bring it.
-const TAGS: (u32, u32) = (0x7073_0001, 0x7073_0002);
+use polyrank::Error;
 
 /// Why a state did not travel.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,13 +11,27 @@ pub enum TransportError {
     /// The group failed, or a rank of it.
     #[error(transparent)]
     Group(#[from] Error),
+    /// As [`TransportError::Group`], at this.
+    #[error("{what} between this replica and replica {replica}: {cause}")]
+    Lost {
+        /// A piece of a state, or all of it.
+        what: String,
+        /// With whom it was moved.
+        replica: String,
+        /// What is wrong; it may be another rank that has failed.
+        cause: Box<Error>,
+    },
     /// It was not there in time.
-    #[error("{bytes} bytes of {all} had been moved when its time was over; raise timeout")]
+    #[error(
+        "{bytes} bytes of {all} had been moved when its time was over{missing}; raise state_timeout"
+    )]
     Late {
         /// So many had.
         bytes: u64,
         /// Of so many; 0 if that was not known yet.
         all: u64,
+        /// What was waited for, after a comma; may be empty.
+        missing: String,
     },
     /// The source is at another step.
     #[error("the source sent the state of step {sent}, where that of step {expected} was expected")]
@@ -33,6 +41,23 @@ pub enum TransportError {
         /// What the quorum says.
         expected: i64,
     },
+    /// A piece of it is not what its source says that it is, again and again.
+    #[error(
+        "piece {piece} of {pieces} came damaged from replica {replica} (rank {rank}) {times} \
+         times; what is between the two hosts, or the memory of one of them, changes bytes"
+    )]
+    Damaged {
+        /// Whose it is.
+        replica: String,
+        /// Its rank in the group.
+        rank: u32,
+        /// Which one, counted from 1.
+        piece: u64,
+        /// Of so many.
+        pieces: u64,
+        /// How often it came.
+        times: u32,
+    },
     /// It is larger than the memory.
     #[error("cannot allocate {0} bytes for a state")]
     Memory(u64),
@@ -41,17 +66,32 @@ pub enum TransportError {
     Other(String),
 }
 
-/// How states travel: torchft's `CheckpointTransport`, for bytes. Ranks are those of the quorum, by
-/// which the group was made. A manager that is shut down waits for what runs here: keep to the
-/// deadline.
+/// A rank that gives a state, or takes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatePeer<'a> {
+    /// Its rank in the quorum, by which the group was made.
+    pub rank: u32,
+    /// The id of its replica.
+    pub replica: &'a str,
+}
+
+/// How states travel: torchft's `CheckpointTransport`, for bytes. All replicas have the same. A
+/// manager that is shut down waits for what runs here: keep to the deadline.
 pub trait StateTransport: Send + Sync {
     /// How a state of this rank is to be had, for those that take it; may be empty.
     fn metadata(&self) -> String;
 
-    /// Whether [`StateTransport::receive`] needs the `metadata` of the source. Its manager is asked
-    /// for it then, at the address that the quorum has, with the token of the job.
+    /// Whether [`StateTransport::receive`] needs the `metadata` of the first source. Its manager is
+    /// asked for it then, at the address that the quorum has, with the token of the job.
     fn needs_metadata(&self) -> bool {
         true
+    }
+
+    /// Whether [`StateTransport::receive`] takes a state from several ranks at once. If so, all
+    /// ranks that are not behind give theirs, up to eight to each that is. If not, each rank that
+    /// is behind has one source, as in torchft.
+    fn takes_from_several(&self) -> bool {
+        false
     }
 
     /// Gives `state`, that of `step`, to those ranks; or has it ready for them until
@@ -61,19 +101,20 @@ pub trait StateTransport: Send + Sync {
     /// It did not get there.
     fn send(
         &self,
-        destinations: &[u32],
+        destinations: &[StatePeer<'_>],
         step: i64,
         state: Vec<u8>,
         deadline: Instant,
     ) -> Result<(), TransportError>;
 
-    /// Takes the state of `step` from rank `source`, whose `metadata` this is.
+    /// Takes the state of `step` from those ranks, of which there is one at least. `metadata` is
+    /// that of the first, whose state it is to be if theirs differ.
     ///
     /// # Errors
     /// It did not come.
     fn receive(
         &self,
-        source: u32,
+        sources: &[StatePeer<'_>],
         metadata: &str,
         step: i64,
         deadline: Instant,
@@ -81,126 +122,4 @@ pub trait StateTransport: Send + Sync {
 
     /// The state changes from now on: none is given any longer.
     fn disallow(&self);
-}
-
-/// States as messages of the group: first how long it is, then its parts, one after the other.
-#[derive(Debug)]
-pub struct GroupTransport {
-    group: ProcessGroup,
-}
-
-impl GroupTransport {
-    /// Over this group, whose members the manager replaces.
-    #[must_use]
-    pub fn new(group: ProcessGroup) -> GroupTransport {
-        GroupTransport { group }
-    }
-
-    fn take(
-        &self,
-        tensor: Tensor,
-        source: u32,
-        tag: u32,
-        moved: Moved,
-    ) -> Result<Tensor, TransportError> {
-        let work = self.group.recv_async(tensor, Some(source), tag)?;
-        moved.wait(&work)?;
-        let tensors = work.into_result()?;
-        // A receive has one.
-        tensors.into_iter().next().ok_or(TransportError::Memory(0))
-    }
-}
-
-/// How far it is, and until when it has to be done.
-#[derive(Clone, Copy)]
-struct Moved {
-    bytes: u64,
-    all: u64,
-    deadline: Instant,
-}
-
-impl Moved {
-    fn wait(self, work: &Work) -> Result<(), TransportError> {
-        let Moved { bytes, all, deadline } = self;
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Zero would be no limit.
-        match work.wait(Some(left.max(Duration::from_nanos(1)))) {
-            Err(Error::WaitTimeout { .. }) => Err(TransportError::Late { bytes, all }),
-            ended => Ok(ended?),
-        }
-    }
-}
-
-impl StateTransport for GroupTransport {
-    fn metadata(&self) -> String {
-        "group".to_owned()
-    }
-
-    fn needs_metadata(&self) -> bool {
-        false
-    }
-
-    fn send(
-        &self,
-        destinations: &[u32],
-        step: i64,
-        state: Vec<u8>,
-        deadline: Instant,
-    ) -> Result<(), TransportError> {
-        let all = state.len() as u64;
-        let region = Region::from_vec(state);
-        let mut moved = Moved { bytes: 0, all, deadline };
-        // A header has no state that is as long as a number may be.
-        let header = vec![step, i64::try_from(all).unwrap_or(i64::MAX)];
-        let to_all = |tag, tensor: &dyn Fn() -> Tensor| {
-            let sends = destinations.iter().map(|rank| self.group.send_async(tensor(), *rank, tag));
-            sends.collect::<Result<Vec<Work>, Error>>()
-        };
-        let mut before = to_all(TAGS.0, &|| Tensor::from(header.clone()))?;
-        for start in (0..region.len()).step_by(CHUNK) {
-            let end = region.len().min(start + CHUNK);
-            let part = || {
-                let part = region.slice(start..end);
-                Tensor::contiguous(part, DType::U8, vec![end - start]).read_only()
-            };
-            // One is on its way while the next one begins.
-            let sends = to_all(TAGS.1, &part)?;
-            before.iter().try_for_each(|work| moved.wait(work))?;
-            moved.bytes = start as u64;
-            before = sends;
-        }
-        before.iter().try_for_each(|work| moved.wait(work))
-    }
-
-    fn receive(
-        &self,
-        source: u32,
-        _metadata: &str,
-        step: i64,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, TransportError> {
-        let mut moved = Moved { bytes: 0, all: 0, deadline };
-        let header = self.take(vec![0_i64; 2].into(), source, TAGS.0, moved)?;
-        let header = header.into_vec::<i64>()?;
-        let sent = header[0];
-        if sent != step {
-            return Err(TransportError::Step { sent, expected: step });
-        }
-        let all = u64::try_from(header[1]).map_err(|_| {
-            TransportError::Other(format!("the source sent a state of {} bytes", header[1]))
-        })?;
-        moved.all = all;
-        let mut state = Vec::new();
-        while moved.bytes < all {
-            // It is at most a chunk.
-            let length = (all - moved.bytes).min(CHUNK as u64) as usize;
-            state.try_reserve(length).map_err(|_| TransportError::Memory(all))?;
-            let part = self.take(vec![0_u8; length].into(), source, TAGS.1, moved)?;
-            part.region().read(|bytes| state.extend_from_slice(bytes));
-            moved.bytes += length as u64;
-        }
-        Ok(state)
-    }
-
-    fn disallow(&self) {}
 }

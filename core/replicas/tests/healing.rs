@@ -4,77 +4,17 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{LIMIT, Rank, bits, lighthouse, options, replicas, until};
-use polyrank::store::HashStore;
 use polyrank::{GroupOptions, ProcessGroup, ReduceOp};
 use polyrank_replicas::{
     GroupTransport, Manager, ManagerError, ManagerOptions, ManagerState, StartQuorum, StateError,
-    StateTransport, TransportError,
+    StatePeer, StateTransport, TransportError,
 };
-
-/// Runs `body` on the ranks of a group.
-fn in_group<T: Send>(size: u32, body: impl Fn(u32, GroupTransport) -> T + Sync) -> Vec<T> {
-    let store = Arc::new(HashStore::new());
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..size)
-            .map(|rank| {
-                let (store, body) = (store.clone(), &body);
-                scope.spawn(move || {
-                    let options = GroupOptions::default().timeout(LIMIT);
-                    let group = ProcessGroup::new(store, rank, size, "healing", options).unwrap();
-                    let outcome = body(rank, GroupTransport::new(group.clone()));
-                    drop(group.shutdown());
-                    outcome
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
-
-fn state(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
-}
-
-#[test]
-fn states_of_any_length_come_whole_to_several_at_once() {
-    const LENGTHS: [usize; 5] = [0, 1, 8 << 20, (8 << 20) + 1, (20 << 20) + 3];
-    in_group(3, |rank, transport| {
-        let deadline = Instant::now() + LIMIT;
-        for (step, length) in (0..).zip(LENGTHS) {
-            match rank {
-                1 => transport.send(&[0, 2], step, state(length), deadline).unwrap(),
-                _ => {
-                    let came = transport.receive(1, "group", step, deadline).unwrap();
-                    assert!(came == state(length), "{length} bytes came as {}", came.len());
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn a_state_of_another_step_is_refused_and_one_that_does_not_come_is_an_error() {
-    let outcomes = in_group(2, |rank, transport| {
-        if rank == 1 {
-            let deadline = Instant::now() + LIMIT;
-            transport.send(&[0], 3, Vec::new(), deadline).unwrap();
-            return Vec::new();
-        }
-        let other = transport.receive(1, "", 4, Instant::now() + LIMIT);
-        let none = transport.receive(1, "", 4, Instant::now() + Duration::from_millis(100));
-        vec![other.unwrap_err(), none.unwrap_err()]
-    });
-    let [other, none] = outcomes[0].as_slice() else { panic!("{outcomes:?}") };
-    assert!(matches!(other, TransportError::Step { sent: 3, expected: 4 }), "{other}");
-    // The other may have left by then.
-    let is_over = matches!(none, TransportError::Late { .. } | TransportError::Group(_));
-    assert!(is_over, "{none}");
-}
 
 /// By whose they are, and their step.
 type States = BTreeMap<(String, i64), Vec<u8>>;
@@ -106,23 +46,25 @@ impl StateTransport for Table {
 
     fn send(
         &self,
-        destinations: &[u32],
+        destinations: &[StatePeer<'_>],
         step: i64,
         state: Vec<u8>,
         _: Instant,
     ) -> Result<(), TransportError> {
-        self.note(format!("gives {step} to {destinations:?}"));
+        let to: Vec<u32> = destinations.iter().map(|it| it.rank).collect();
+        self.note(format!("gives {step} to {to:?}"));
         self.states.lock().unwrap().insert((self.metadata(), step), state);
         Ok(())
     }
 
     fn receive(
         &self,
-        source: u32,
+        sources: &[StatePeer<'_>],
         metadata: &str,
         step: i64,
         deadline: Instant,
     ) -> Result<Vec<u8>, TransportError> {
+        let [StatePeer { rank: source, .. }] = sources else { panic!("{sources:?}") };
         self.note(format!("takes {step} from {source}, {metadata}"));
         let failing = |left: usize| left.checked_sub(1);
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, failing).is_ok() {
@@ -135,7 +77,7 @@ impl StateTransport for Table {
             }
             std::thread::yield_now();
         }
-        Err(TransportError::Late { bytes: 0, all: 0 })
+        Err(TransportError::Late { bytes: 0, all: 0, missing: String::new() })
     }
 
     fn disallow(&self) {
@@ -201,6 +143,116 @@ fn another_transport_is_told_what_torchft_s_are() {
         log.contains(&format!("a: gives {step} to [1]"))
     });
     assert!(is_given && log.iter().any(|line| line == "a: gives no more"), "{log:?}");
+}
+
+/// States over the group, by a transport of the program that notes what it is asked for, and may
+/// fail to give some.
+struct Noting {
+    states: GroupTransport,
+    name: &'static str,
+    log: Arc<Mutex<Vec<String>>>,
+    failures: AtomicUsize,
+}
+
+fn noting(
+    options: ManagerOptions,
+    name: &'static str,
+    log: &Arc<Mutex<Vec<String>>>,
+    failures: usize,
+) -> ManagerOptions {
+    let group = GroupOptions::default().timeout(LIMIT);
+    let group = ProcessGroup::without_members(None, "replicas", group).unwrap();
+    let states = GroupTransport::new(group.clone());
+    let (log, failures) = (log.clone(), AtomicUsize::new(failures));
+    options.group(group).transport(Arc::new(Noting { states, name, log, failures }))
+}
+
+impl StateTransport for Noting {
+    fn metadata(&self) -> String {
+        self.states.metadata()
+    }
+
+    fn needs_metadata(&self) -> bool {
+        false
+    }
+
+    fn takes_from_several(&self) -> bool {
+        true
+    }
+
+    fn send(
+        &self,
+        destinations: &[StatePeer<'_>],
+        step: i64,
+        state: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<(), TransportError> {
+        let failing = |left: usize| left.checked_sub(1);
+        if step > 0 && self.failures.fetch_update(SeqCst, SeqCst, failing).is_ok() {
+            self.log.lock().unwrap().push(format!("{} fails", self.name));
+            return Err(TransportError::Other("on purpose".to_owned()));
+        }
+        self.states.send(destinations, step, state, deadline)
+    }
+
+    fn receive(
+        &self,
+        sources: &[StatePeer<'_>],
+        metadata: &str,
+        step: i64,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, TransportError> {
+        let from: Vec<&str> =
+            sources.iter().map(|it| it.replica.split(':').next().unwrap()).collect();
+        let state = self.states.receive(sources, metadata, step, deadline);
+        let came = if state.is_ok() { "takes" } else { "lacks" };
+        let step = if step == 0 { "the first state" } else { "a later state" };
+        self.log.lock().unwrap().push(format!("{} {came} {step} from {from:?}", self.name));
+        state
+    }
+
+    fn disallow(&self) {
+        self.states.disallow();
+    }
+}
+
+#[test]
+fn a_replica_that_comes_takes_its_state_from_all_others_and_again_if_one_fails() {
+    const LENGTH: usize = 1_500_001;
+    let lighthouse = lighthouse(2);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let of = |name, failures| {
+        let weights = (0..LENGTH).map(|at| at as f64).collect();
+        let weights = if name == "c" { Vec::new() } else { weights };
+        Rank::new(noting(options(&lighthouse, name), name, &log, failures), 0, weights)
+    };
+    let (a, b) = (of("a", 0), of("b", 1));
+    let train = |rank: &Rank, size: u32| {
+        // All count the same, so that they end in the same step.
+        until(|| rank.step(&[1.0]) && rank.manager.num_participants() == size);
+        rank.manager.state()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| train(&a, 2));
+        train(&b, 2);
+    });
+    let c = of("c", 0);
+    let last = std::thread::scope(|scope| {
+        let of_a = scope.spawn(|| train(&a, 3));
+        let of_b = scope.spawn(|| train(&b, 3));
+        let of_c = train(&c, 3);
+        assert_eq!([of_a.join().unwrap(), of_b.join().unwrap()], [of_c; 2]);
+        of_c
+    });
+    assert!(last.step >= 2);
+    for weights in [b.weights(), c.weights()] {
+        assert!(weights.len() == LENGTH && bits(&weights) == bits(&a.weights()));
+    }
+    let log = log.lock().unwrap();
+    let has = |what: &str| log.iter().any(|line| line == what);
+    assert!(has(r#"b takes the first state from ["a"]"#), "only one is right: {log:?}");
+    assert!(has("b fails") && has(r#"c lacks a later state from ["a", "b"]"#), "{log:?}");
+    assert!(has(r#"c takes a later state from ["a", "b"]"#), "{log:?}");
 }
 
 /// A state of two functions that do what `act` does first.

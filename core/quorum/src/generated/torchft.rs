@@ -110,6 +110,12 @@ pub struct ManagerQuorumResponse {
     pub commit_failures: i64,
     #[prost(string, repeated, tag = "13")]
     pub replica_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// polyrank's own, which torchft's managers do not send, and skip: from whom this rank may take parts of its
+    /// checkpoint, recover_src_replica_rank first, and who may take parts of this rank's.
+    #[prost(int64, repeated, tag = "1001")]
+    pub parts_src_replica_ranks: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int64, repeated, tag = "1002")]
+    pub parts_dst_replica_ranks: ::prost::alloc::vec::Vec<i64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckpointMetadataRequest {
