@@ -3698,6 +3698,7 @@ export class Manager {
    * A step begins: asks for a quorum. With `useAsyncQuorum` it returns at once, and what goes
    * wrong is raised by `waitQuorum`, or has the step not committed.
    *
+   * @throws {@link InvalidArgumentError}
    * @throws {@link ManagerFailedError}
    * @throws {@link QuorumError}
    */
@@ -3719,6 +3720,7 @@ export class Manager {
   /**
    * Waits until the quorum is there, the group is made, and states have moved.
    *
+   * @throws {@link InvalidArgumentError}
    * @throws {@link ManagerFailedError}
    * @throws {@link QuorumError}
    */
@@ -3729,8 +3731,9 @@ export class Manager {
    * operation itself fails, it may be anything. The work ends well in any case: what failed is
    * known when `shouldCommit` says no.
    *
-   * AVG is the sum divided by `numParticipants`. A rank that does not participate contributes
-   * nothing, and has the result, too.
+   * AVG is the sum divided by `numParticipants`. A rank that does not participate, or takes a
+   * state in this step, contributes nothing, and has the result, too: in the first step of all,
+   * with `initSync` and a quorum that comes while they compute, that is every rank but one.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link InvalidArgumentError}
@@ -3750,8 +3753,9 @@ export class Manager {
    * operation itself fails, it may be anything. The work ends well in any case: what failed is
    * known when `shouldCommit` says no.
    *
-   * AVG is the sum divided by `numParticipants`. A rank that does not participate contributes
-   * nothing, and has the result, too.
+   * AVG is the sum divided by `numParticipants`. A rank that does not participate, or takes a
+   * state in this step, contributes nothing, and has the result, too: in the first step of all,
+   * with `initSync` and a quorum that comes while they compute, that is every rank but one.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param reduceOp - How elements are reduced.
@@ -3791,6 +3795,7 @@ export class Manager {
    * true, the program changes its parameters; if not, it does not, and begins the same step
    * anew.
    *
+   * @throws {@link InvalidArgumentError}
    * @throws {@link ManagerFailedError}
    */
   shouldCommit(options?: WaitOptions & {
@@ -3808,13 +3813,13 @@ export class Manager {
   /** Why this step is not committed, as far as is known; none if nothing has failed. */
   errored(): string | null;
   /**
-   * How many replicas participate in this step: by what averages are divided. Waits for the
-   * quorum; 0 if there is none.
+   * How many replicas participate in this step, those that take a state among them: by what
+   * averages are divided. Waits for the quorum; 0 if there is none.
    */
   numParticipants(options?: WaitOptions): Promise<number>;
   /**
-   * The number of this replica among those that participate; none if it does not, as a spare or
-   * one that is behind. Waits for the quorum.
+   * The number of this replica among those that participate, which it has also in a step in
+   * which it takes a state; none if it does not, as a spare. Waits for the quorum.
    */
   participatingRank(options?: WaitOptions): Promise<number | null>;
   /** Whether what this rank has counts in this step. Waits for the quorum. */
@@ -3823,15 +3828,18 @@ export class Manager {
   currentStep(): number;
   /** How many batches of all replicas were in them. */
   batchesCommitted(): number;
-  /** How far training is, to be kept with a checkpoint: written after `shouldCommit`. */
+  /**
+   * How far training is, by the names of `ManagerState`, to be kept with a checkpoint: written
+   * after `shouldCommit`.
+   */
   stateDict(): ManagerState;
   /**
    * Goes on from there. For a program that has read its checkpoint, before the first quorum, or
-   * after a state could not be loaded.
+   * after a state could not be loaded. Waits for the quorum if one was asked for.
    *
    * @param stateDict - The options of this call.
    */
-  loadStateDict(stateDict: ManagerState): void;
+  loadStateDict(stateDict: ManagerState, options?: WaitOptions): Promise<void>;
   /** What the replica is called, with what was appended. */
   replicaId(): string;
   /** The ids of the replicas of the quorum, by their ranks in the group. Waits for the quorum. */
@@ -3843,7 +3851,6 @@ export class Manager {
    * second call does nothing. In a replica of several ranks rank 0 goes last.
    *
    * @throws {@link ManagerFailedError}
-   * @throws {@link RankFailedError}
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**

@@ -120,20 +120,22 @@ interface Manager {
   ///   others. Without, one that is behind does not participate.
   /// - `shrink_only`: whether only replicas of the last quorum are let in.
   /// - `timeout`: how long the quorum is waited for; none: `quorum_timeout`.
-  [Handwritten, Waits, Throws=(ManagerFailed, Quorum)]
+  [Handwritten, Waits, Throws=(InvalidArgument, ManagerFailed, Quorum)]
   undefined start_quorum(optional boolean allow_heal = true, optional boolean shrink_only = false,
                          optional Duration? timeout = null);
 
   /// Waits until the quorum is there, the group is made, and states have moved.
-  [Handwritten, Waits, Throws=(ManagerFailed, Quorum)] undefined wait_quorum();
+  [Handwritten, Waits, Throws=(InvalidArgument, ManagerFailed, Quorum)]
+  undefined wait_quorum();
 
   /// Reduces a tensor over the replicas that participate, in place. Waits for the quorum first. If
   /// anything has failed in this step, nothing is sent, and the tensor stays as it is; if the
   /// operation itself fails, it may be anything. The work ends well in any case: what failed is
   /// known when `should_commit` says no.
   ///
-  /// AVG is the sum divided by `num_participants`. A rank that does not participate contributes
-  /// nothing, and has the result, too.
+  /// AVG is the sum divided by `num_participants`. A rank that does not participate, or takes a
+  /// state in this step, contributes nothing, and has the result, too: in the first step of all,
+  /// with `init_sync` and a quorum that comes while they compute, that is every rank but one.
   [Handwritten, Throws=(InvalidArgument, UnsupportedDType, Unsupported)]
   Work allreduce([InOut] Tensor tensor, [Positional] optional ReduceOp reduce_op = "AVG");
 
@@ -149,7 +151,7 @@ interface Manager {
   ///
   /// - `timeout`: how long the vote of several ranks is waited for; none: as long as one of them
   ///   may need for its quorum, the group, a state and an operation that fails.
-  [Handwritten, Waits, Throws=ManagerFailed]
+  [Handwritten, Waits, Throws=(InvalidArgument, ManagerFailed)]
   boolean should_commit(optional Duration? timeout = null);
 
   /// This step cannot be committed: what the program noticed by itself. The other replicas do not
@@ -159,12 +161,12 @@ interface Manager {
   /// Why this step is not committed, as far as is known; none if nothing has failed.
   [Handwritten] DOMString? errored();
 
-  /// How many replicas participate in this step: by what averages are divided. Waits for the
-  /// quorum; 0 if there is none.
+  /// How many replicas participate in this step, those that take a state among them: by what
+  /// averages are divided. Waits for the quorum; 0 if there is none.
   [Handwritten, Waits] unsigned long num_participants();
 
-  /// The number of this replica among those that participate; none if it does not, as a spare or
-  /// one that is behind. Waits for the quorum.
+  /// The number of this replica among those that participate, which it has also in a step in which
+  /// it takes a state; none if it does not, as a spare. Waits for the quorum.
   [Handwritten, Waits] Rank? participating_rank();
 
   /// Whether what this rank has counts in this step. Waits for the quorum.
@@ -176,12 +178,13 @@ interface Manager {
   /// How many batches of all replicas were in them.
   [Handwritten] long long batches_committed();
 
-  /// How far training is, to be kept with a checkpoint: written after `should_commit`.
+  /// How far training is, by the names of `ManagerState`, to be kept with a checkpoint: written
+  /// after `should_commit`.
   [Handwritten, Rust=state] ManagerState state_dict();
 
   /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
-  /// after a state could not be loaded.
-  [Handwritten, Rust=load_state] undefined load_state_dict(ManagerState state_dict);
+  /// after a state could not be loaded. Waits for the quorum if one was asked for.
+  [Handwritten, Waits, Rust=load_state] undefined load_state_dict(ManagerState state_dict);
 
   /// What the replica is called, with what was appended.
   [Handwritten] DOMString replica_id();
@@ -194,7 +197,7 @@ interface Manager {
 
   /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
   /// second call does nothing. In a replica of several ranks rank 0 goes last.
-  [Handwritten, Waits, Throws=(ManagerFailed, RankFailed)] undefined shutdown();
+  [Handwritten, Waits, Throws=ManagerFailed] undefined shutdown();
 };
 
 /// Says which replicas of a job train together, as they come and go: torchft's lighthouse, as

@@ -194,7 +194,7 @@ test("a manager goes on from a checkpoint", async (context) => {
   const address = await lighthouse(context, 1);
   const one = await manager(address, { initSync: false, replicaId: "checkpointed" });
   context.after(() => one.shutdown());
-  one.loadStateDict({ step: 7, batchesCommitted: 14 });
+  await one.loadStateDict({ step: 7, batchesCommitted: 14 });
   assert.equal(one.currentStep(), 7);
   await one.startQuorum();
   await one.waitQuorum();

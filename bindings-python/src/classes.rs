@@ -507,7 +507,7 @@ impl Topology {
 #[pymethods]
 impl LighthouseServer {
     fn __repr__(&self) -> String {
-        format!("LighthouseServer({})", self.inner.get().address())
+        format!("{:?}", self.inner)
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use polyrank::calls::replicas::{ReplicaManagerObject, ReplicaState};
 use polyrank::calls::{Answer, Object};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::classes::MadeByCore;
-use crate::convert::CoreResult;
+use crate::convert::{CoreResult, end_call_with};
 use crate::ending::attach;
 use crate::object_codec;
 
@@ -40,7 +40,7 @@ impl Manager {
         (save, load): (Py<PyAny>, Py<PyAny>),
     ) -> PyResult<()> {
         let functions = Arc::new(StateFunctions(Mutex::new(Some((save, load)))));
-        self.get()?.get().register_state(key, functions.clone()).or_raise(py)?;
+        self.get()?.get().or_raise(py)?.register_state(key, functions.clone()).or_raise(py)?;
         self.registered().push(functions);
         Ok(())
     }
@@ -64,7 +64,11 @@ impl Manager {
 
     fn __clear__(&self) {
         let all = std::mem::take(&mut *self.registered());
-        all.iter().for_each(|functions| drop(functions.lock().take()));
+        for functions in all {
+            // Outside the lock: code of the program may run.
+            let taken = functions.lock().take();
+            drop(taken);
+        }
     }
 }
 
@@ -117,8 +121,13 @@ impl StateFunctions {
             let function = function.ok_or_else(|| "the manager is gone".to_owned())?;
             f(function.bind(py)).map_err(|error| {
                 let text = format!("{error}");
+                // What is no exception of the program's, as Ctrl-C, is not the manager's to keep.
+                let error = match error.is_instance_of::<PyException>(py) {
+                    true => Some(error),
+                    false => end_call_with(error),
+                };
                 // Where it was raised; the manager goes on.
-                error.display(py);
+                error.into_iter().for_each(|error| error.display(py));
                 text
             })
         });

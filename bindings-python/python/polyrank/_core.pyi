@@ -2503,12 +2503,12 @@ class Manager:
         - `shrink_only`: whether only replicas of the last quorum are let in.
         - `timeout`: how long the quorum is waited for; none: `quorum_timeout`.
 
-        Raises `ManagerFailedError`, `QuorumError`.
+        Raises `InvalidArgumentError`, `ManagerFailedError`, `QuorumError`.
         """
     def wait_quorum(self) -> None:
         """Waits until the quorum is there, the group is made, and states have moved.
 
-        Raises `ManagerFailedError`, `QuorumError`.
+        Raises `InvalidArgumentError`, `ManagerFailedError`, `QuorumError`.
         """
     def allreduce(self, tensor: _Tensor, reduce_op: ReduceOp = ...) -> Work:
         """Reduces a tensor over the replicas that participate, in place. Waits for the quorum first. If
@@ -2516,8 +2516,9 @@ class Manager:
         operation itself fails, it may be anything. The work ends well in any case: what failed is
         known when `should_commit` says no.
 
-        AVG is the sum divided by `num_participants`. A rank that does not participate contributes
-        nothing, and has the result, too.
+        AVG is the sum divided by `num_participants`. A rank that does not participate, or takes a
+        state in this step, contributes nothing, and has the result, too: in the first step of all,
+        with `init_sync` and a quorum that comes while they compute, that is every rank but one.
 
         `reduce_op` is `ReduceOp.AVG` by default.
 
@@ -2538,7 +2539,7 @@ class Manager:
         - `timeout`: how long the vote of several ranks is waited for; none: as long as one of them
           may need for its quorum, the group, a state and an operation that fails.
 
-        Raises `ManagerFailedError`.
+        Raises `InvalidArgumentError`, `ManagerFailedError`.
         """
     def report_error(self, error: str) -> None:
         """This step cannot be committed: what the program noticed by itself. The other replicas do not
@@ -2547,12 +2548,12 @@ class Manager:
     def errored(self) -> str | None:
         """Why this step is not committed, as far as is known; none if nothing has failed."""
     def num_participants(self) -> int:
-        """How many replicas participate in this step: by what averages are divided. Waits for the
-        quorum; 0 if there is none.
+        """How many replicas participate in this step, those that take a state among them: by what
+        averages are divided. Waits for the quorum; 0 if there is none.
         """
     def participating_rank(self) -> int | None:
-        """The number of this replica among those that participate; none if it does not, as a spare or
-        one that is behind. Waits for the quorum.
+        """The number of this replica among those that participate, which it has also in a step in which
+        it takes a state; none if it does not, as a spare. Waits for the quorum.
         """
     def is_participating(self) -> bool:
         """Whether what this rank has counts in this step. Waits for the quorum."""
@@ -2561,10 +2562,12 @@ class Manager:
     def batches_committed(self) -> int:
         """How many batches of all replicas were in them."""
     def state_dict(self) -> dict[str, Any]:
-        """How far training is, to be kept with a checkpoint: written after `should_commit`."""
+        """How far training is, by the names of `ManagerState`, to be kept with a checkpoint: written
+        after `should_commit`.
+        """
     def load_state_dict(self, state_dict: ManagerState) -> None:
         """Goes on from there. For a program that has read its checkpoint, before the first quorum, or
-        after a state could not be loaded.
+        after a state could not be loaded. Waits for the quorum if one was asked for.
         """
     def replica_id(self) -> str:
         """What the replica is called, with what was appended."""
@@ -2576,7 +2579,7 @@ class Manager:
         """Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
         second call does nothing. In a replica of several ranks rank 0 goes last.
 
-        Raises `ManagerFailedError`, `RankFailedError`.
+        Raises `ManagerFailedError`.
         """
 
 

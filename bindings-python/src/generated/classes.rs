@@ -2082,7 +2082,7 @@ impl Manager {
     /// - `shrink_only`: whether only replicas of the last quorum are let in.
     /// - `timeout`: how long the quorum is waited for; none: `quorum_timeout`.
     ///
-    /// Raises `ManagerFailedError`, `QuorumError`.
+    /// Raises `InvalidArgumentError`, `ManagerFailedError`, `QuorumError`.
     #[pyo3(name = "start_quorum", signature = (*positional, **keywords), text_signature = "($self, allow_heal=True, shrink_only=False, timeout=None)")]
     fn py_start_quorum<'py>(
         slf: &Bound<'py, Self>,
@@ -2094,7 +2094,7 @@ impl Manager {
 
     /// Waits until the quorum is there, the group is made, and states have moved.
     ///
-    /// Raises `ManagerFailedError`, `QuorumError`.
+    /// Raises `InvalidArgumentError`, `ManagerFailedError`, `QuorumError`.
     #[pyo3(name = "wait_quorum", signature = ())]
     fn py_wait_quorum<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -2106,8 +2106,9 @@ impl Manager {
     /// operation itself fails, it may be anything. The work ends well in any case: what failed is
     /// known when `should_commit` says no.
     ///
-    /// AVG is the sum divided by `num_participants`. A rank that does not participate contributes
-    /// nothing, and has the result, too.
+    /// AVG is the sum divided by `num_participants`. A rank that does not participate, or takes a
+    /// state in this step, contributes nothing, and has the result, too: in the first step of all,
+    /// with `init_sync` and a quorum that comes while they compute, that is every rank but one.
     ///
     /// `reduce_op` is `ReduceOp.AVG` by default.
     ///
@@ -2147,7 +2148,7 @@ impl Manager {
     /// - `timeout`: how long the vote of several ranks is waited for; none: as long as one of them
     ///   may need for its quorum, the group, a state and an operation that fails.
     ///
-    /// Raises `ManagerFailedError`.
+    /// Raises `InvalidArgumentError`, `ManagerFailedError`.
     #[pyo3(name = "should_commit", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
     fn py_should_commit<'py>(
         slf: &Bound<'py, Self>,
@@ -2175,16 +2176,16 @@ impl Manager {
         convert::invoke_on(slf.as_any(), "MANAGER_ERRORED", positional, keywords)
     }
 
-    /// How many replicas participate in this step: by what averages are divided. Waits for the
-    /// quorum; 0 if there is none.
+    /// How many replicas participate in this step, those that take a state among them: by what
+    /// averages are divided. Waits for the quorum; 0 if there is none.
     #[pyo3(name = "num_participants", signature = ())]
     fn py_num_participants<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
         convert::invoke_on(slf.as_any(), "MANAGER_NUM_PARTICIPANTS", positional, keywords)
     }
 
-    /// The number of this replica among those that participate; none if it does not, as a spare or
-    /// one that is behind. Waits for the quorum.
+    /// The number of this replica among those that participate, which it has also in a step in which
+    /// it takes a state; none if it does not, as a spare. Waits for the quorum.
     #[pyo3(name = "participating_rank", signature = ())]
     fn py_participating_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -2212,7 +2213,8 @@ impl Manager {
         convert::invoke_on(slf.as_any(), "MANAGER_BATCHES_COMMITTED", positional, keywords)
     }
 
-    /// How far training is, to be kept with a checkpoint: written after `should_commit`.
+    /// How far training is, by the names of `ManagerState`, to be kept with a checkpoint: written
+    /// after `should_commit`.
     #[pyo3(name = "state_dict", signature = ())]
     fn py_state_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -2220,7 +2222,7 @@ impl Manager {
     }
 
     /// Goes on from there. For a program that has read its checkpoint, before the first quorum, or
-    /// after a state could not be loaded.
+    /// after a state could not be loaded. Waits for the quorum if one was asked for.
     #[pyo3(name = "load_state_dict", signature = (*positional, **keywords), text_signature = "($self, state_dict)")]
     fn py_load_state_dict<'py>(
         slf: &Bound<'py, Self>,
@@ -2254,7 +2256,7 @@ impl Manager {
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
     /// second call does nothing. In a replica of several ranks rank 0 goes last.
     ///
-    /// Raises `ManagerFailedError`, `RankFailedError`.
+    /// Raises `ManagerFailedError`.
     #[pyo3(name = "shutdown", signature = ())]
     fn py_shutdown<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 pub(crate) use self::{reduce as allreduce, reduce as allreduce_coalesced};
 use super::Answer;
 use crate::classes::{Manager, Work};
-use crate::convert::{Call, detached, nothing};
+use crate::convert::{Call, CoreResult, detached, nothing};
 
 /// Has two functions give and take a part of the state.
 pub(crate) fn register_state_dict_fn<'py>(
@@ -28,6 +28,7 @@ pub(crate) fn register_state_dict_fn<'py>(
 pub(crate) fn reduce<'py>(manager: &Bound<'py, Manager>, call: Call<'py>) -> Answer<'py> {
     let (py, inner) = (manager.py(), manager.get().get()?);
     let (resolved, objects) = call.into_operation();
+    let timeout = inner.get().or_raise(py)?.group().timeout();
     let work = detached(py, || resolved.issue_on_manager(inner))?;
-    Work::new(work, objects, inner.get().group().timeout()).into_object(py)
+    Work::new(work, objects, timeout).into_object(py)
 }

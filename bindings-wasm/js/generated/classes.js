@@ -762,7 +762,7 @@ export class Manager {
   }
 
   loadStateDict(...given) {
-    return calls.invoke(MANAGER_LOAD_STATE_DICT, this, given);
+    return calls.invokeAsync(MANAGER_LOAD_STATE_DICT, this, given);
   }
 
   replicaId(...given) {

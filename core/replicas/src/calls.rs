@@ -1,5 +1,6 @@
 //! The IDL's `Manager` and `LighthouseServer`, for languages that call them. Knows no language.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,6 @@ pub fn install() {
 }
 
 /// A lighthouse, until it is ended.
-#[derive(Debug)]
 struct ServedLighthouse {
     url: String,
     lighthouse: Mutex<Option<Lighthouse>>,
@@ -60,6 +60,12 @@ impl ServedLighthouse {
             error => Error::Network { message: error.to_string() },
         })?;
         Ok(ServedLighthouse { url: lighthouse.url(), lighthouse: Mutex::new(Some(lighthouse)) })
+    }
+}
+
+impl fmt::Debug for ServedLighthouse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LighthouseServer({})", self.url)
     }
 }
 
@@ -174,7 +180,9 @@ impl ReplicaManager for Manager {
     }
 
     fn shutdown(&self) -> Result<()> {
-        Ok(Manager::shutdown(self)?)
+        // There is no other quorum that a loop could ask for.
+        let failed = |error: ManagerError| Error::ManagerFailed { message: error.to_string() };
+        Manager::shutdown(self).map_err(failed)
     }
 }
 
@@ -184,6 +192,14 @@ impl From<ManagerError> for Error {
         let message = error.to_string();
         match error {
             ManagerError::Call(cause) => *cause,
+            ManagerError::Start { cause, .. }
+                if matches!(
+                    *cause,
+                    polyrank_quorum::ManagerError::Start(StartError::Option(_))
+                ) =>
+            {
+                Error::InvalidArgument { message }
+            }
             ManagerError::Option(_)
             | ManagerError::Order(_)
             | ManagerError::AverageOfIntegers { .. } => Error::InvalidArgument { message },

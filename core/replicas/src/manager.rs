@@ -181,6 +181,9 @@ impl Manager {
     pub fn should_commit(&self, timeout: Option<Duration>) -> Result<bool, ManagerError> {
         let shared = &self.shared;
         shared.unless_own_thread()?;
+        if shared.lock().is_closed {
+            return Err(shared.closed());
+        }
         if matches!(shared.lock().phase, Phase::Unasked) {
             return Err(ManagerError::Order("call start_quorum before should_commit".to_owned()));
         }
@@ -387,13 +390,18 @@ impl Manager {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         self.shared.close();
-        while !thread.is_finished() {
+        // What saves the program's state may be the last that has the manager. The thread ends when
+        // that has returned.
+        let is_awaited = self.shared.unless_own_thread().is_ok();
+        while is_awaited && !thread.is_finished() {
             // It may have begun to make the group just now.
             self.shared.abort_running();
             thread::sleep(Duration::from_millis(5));
         }
-        // A panic has been printed by the thread itself.
-        drop(thread.join());
+        if is_awaited {
+            // A panic has been printed by the thread itself.
+            drop(thread.join());
+        }
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (1, Some(servers)) = (self.shared.options.world_size(), &mut servers) {
             // As long as it says that this replica is alive, the others wait for it, and leaving

@@ -325,6 +325,12 @@ impl Shared {
         if let (ReduceOp::Avg, Some((dtype, _))) = (op, indivisible) {
             return self.refuse(ManagerError::AverageOfIntegers { dtype: dtype.name() });
         }
+        let refused = kinds.iter().find(|(dtype, _)| !op.supports(*dtype));
+        if let Some((dtype, _)) = refused {
+            let (reduce_op, dtype) = (op.name().to_owned(), dtype.name().to_owned());
+            let error = Error::UnsupportedDType { reduce_op, dtype };
+            return self.refuse(ManagerError::Call(Box::new(error)));
+        }
         if average::neutral(op, DType::F32).is_none() {
             let operation = format!(
                 "{} in a manager's allreduce, where a rank may have nothing to contribute: reduce \
@@ -375,7 +381,9 @@ impl Shared {
     /// An error outside a step, of which the others need not know.
     fn in_step(&self) -> Result<(), ManagerError> {
         self.unless_own_thread()?;
-        match self.lock().phase {
+        let state = self.lock();
+        match state.phase {
+            _ if state.is_closed => Err(self.closed()),
             Phase::Unasked => Err(ManagerError::Order(
                 "call start_quorum before the operations of a step".to_owned(),
             )),

@@ -49,6 +49,15 @@ impl Rpc {
         }
     }
 
+    /// As [`Rpc::run`], of what blocks its thread.
+    pub(crate) fn run_blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        // It ends by a panic, which has been printed, or not at all.
+        self.run(async move { tokio::task::spawn_blocking(call).await.ok() })?
+    }
+
     /// Connects to a manager.
     pub(crate) fn connect(
         &self,

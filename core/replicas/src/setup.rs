@@ -42,7 +42,7 @@ pub(crate) fn meet(options: &ManagerOptions, rpc: &Rpc) -> Result<ReplicaGroup, 
     let (store, address) = store(options)?;
     let of_store = |cause| no_store(&address, cause);
     let server = match options.rank() {
-        0 => Some(serve(options, &*store, &address)?),
+        0 => Some(serve(options, rpc, &*store, &address)?),
         _ => None,
     };
     store.wait(&[ADDRESS, REPLICA_ID], Some(options.connect_timeout)).map_err(of_store)?;
@@ -94,6 +94,7 @@ fn store(options: &ManagerOptions) -> Result<(Arc<dyn Store>, String), ManagerEr
 /// Starts the manager of the group, and says where it is.
 fn serve(
     options: &ManagerOptions,
+    rpc: &Rpc,
     store: &dyn Store,
     address: &str,
 ) -> Result<ManagerServer, ManagerError> {
@@ -132,7 +133,10 @@ fn serve(
     };
     let failed =
         |cause| ManagerError::Start { replica: replica_id.clone(), cause: Arc::new(cause) };
-    let server = ManagerServer::start(server).map_err(failed)?;
+    // It waits for the lighthouse, and whoever waits here may be wanted elsewhere.
+    let started = rpc.run_blocking(move || ManagerServer::start(server));
+    let closed = || ManagerError::Closed { replica: replica_id.clone() };
+    let server = started.ok_or_else(closed)?.map_err(failed)?;
     let (keys, values) = ([ADDRESS, REPLICA_ID], [server.address(), replica_id.as_str()]);
     for (key, value) in keys.into_iter().zip(values) {
         store.set(key, value.as_bytes()).map_err(|cause| no_store(address, cause))?;

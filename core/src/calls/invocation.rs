@@ -371,13 +371,13 @@ impl Invocation {
     /// The manager that the method is called on.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn this_manager(&self) -> Result<Arc<dyn ReplicaManager>> {
-        Ok(self.this()?.manager()?.get().clone())
+        self.this()?.manager()?.get().cloned()
     }
 
     /// The lighthouse that the method is called on.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn this_lighthouse(&self) -> Result<Arc<dyn LighthouseServer>> {
-        Ok(self.this()?.lighthouse()?.get().clone())
+        self.this()?.lighthouse()?.get().cloned()
     }
 
     /// The store that the method is called on.

@@ -229,7 +229,7 @@ impl Object {
             Object::Window(window) => Ok(window.group()),
             Object::Topology(topology) => Ok(topology.group()),
             #[cfg(not(target_family = "wasm"))]
-            Object::Manager(manager) => Ok(manager.get().group()),
+            Object::Manager(manager) => Ok(manager.get()?.group()),
             other => other.group(),
         }
     }
@@ -423,9 +423,7 @@ impl fmt::Display for Object {
             #[cfg(not(target_family = "wasm"))]
             Object::Manager(manager) => write!(f, "{manager:?}"),
             #[cfg(not(target_family = "wasm"))]
-            Object::Lighthouse(lighthouse) => {
-                write!(f, "LighthouseServer({})", lighthouse.get().address())
-            }
+            Object::Lighthouse(lighthouse) => write!(f, "{lighthouse:?}"),
         }
     }
 }

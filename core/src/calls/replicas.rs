@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::resolve::unsupported;
-use crate::generated::error::Result;
+use crate::clock;
+use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::process_group::{ProcessGroup, next_identity};
 use crate::tensor::Tensor;
@@ -119,6 +120,8 @@ fn factories() -> Result<&'static ReplicaFactories> {
 /// What a language holds a handle on. A clone is the same.
 pub struct ReplicaObject<T: ?Sized> {
     identity: u64,
+    /// The process that made it: forked children have none of its threads.
+    process: u32,
     inner: Arc<T>,
 }
 
@@ -129,7 +132,7 @@ pub type LighthouseObject = ReplicaObject<dyn LighthouseServer>;
 
 impl<T: ?Sized> ReplicaObject<T> {
     fn new(inner: Arc<T>) -> ReplicaObject<T> {
-        ReplicaObject { identity: next_identity(), inner }
+        ReplicaObject { identity: next_identity(), process: clock::process_id(), inner }
     }
 
     /// A number that no other object of this process ever has.
@@ -138,8 +141,15 @@ impl<T: ?Sized> ReplicaObject<T> {
     }
 
     /// The object.
-    pub fn get(&self) -> &Arc<T> {
-        &self.inner
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] in a forked child, in which nobody would answer.
+    pub fn get(&self) -> Result<&Arc<T>> {
+        if self.process == clock::process_id() {
+            return Ok(&self.inner);
+        }
+        let who = "a forked child".to_owned();
+        Err(Error::Unsupported { who, operation: "using the replica of its parent".to_owned() })
     }
 }
 
@@ -157,7 +167,16 @@ impl LighthouseObject {
 
 impl<T: ?Sized> Clone for ReplicaObject<T> {
     fn clone(&self) -> ReplicaObject<T> {
-        ReplicaObject { identity: self.identity, inner: self.inner.clone() }
+        ReplicaObject { inner: self.inner.clone(), ..*self }
+    }
+}
+
+impl<T: ?Sized> Drop for ReplicaObject<T> {
+    fn drop(&mut self) {
+        if self.process != clock::process_id() {
+            // Its end would wait for threads that are the parent's.
+            std::mem::forget(self.inner.clone());
+        }
     }
 }
 

@@ -534,7 +534,6 @@ pub static MANAGER_STATE: RecordType = RecordType {
 };
 
 /// `DeviceBackend.name`
-
 pub static DEVICE_BACKEND_NAME: Method = Method {
     interface: "DeviceBackend",
     name: "name",
@@ -547,7 +546,6 @@ pub static DEVICE_BACKEND_NAME: Method = Method {
 };
 
 /// `DeviceBackend.rank`
-
 pub static DEVICE_BACKEND_RANK: Method = Method {
     interface: "DeviceBackend",
     name: "rank",
@@ -560,7 +558,6 @@ pub static DEVICE_BACKEND_RANK: Method = Method {
 };
 
 /// `DeviceBackend.size`
-
 pub static DEVICE_BACKEND_SIZE: Method = Method {
     interface: "DeviceBackend",
     name: "size",
@@ -573,7 +570,6 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
 };
 
 /// `DeviceMesh.new`
-
 pub static DEVICE_MESH_NEW: Method = Method {
     interface: "DeviceMesh",
     name: "new",
@@ -599,7 +595,6 @@ pub static DEVICE_MESH_NEW: Method = Method {
 };
 
 /// `DeviceMesh.from_group`
-
 pub static DEVICE_MESH_FROM_GROUP: Method = Method {
     interface: "DeviceMesh",
     name: "from_group",
@@ -639,7 +634,6 @@ pub static DEVICE_MESH_FROM_GROUP: Method = Method {
 };
 
 /// `DeviceMesh.size`
-
 pub static DEVICE_MESH_SIZE: Method = Method {
     interface: "DeviceMesh",
     name: "size",
@@ -662,7 +656,6 @@ pub static DEVICE_MESH_SIZE: Method = Method {
 };
 
 /// `DeviceMesh.get_rank`
-
 pub static DEVICE_MESH_GET_RANK: Method = Method {
     interface: "DeviceMesh",
     name: "get_rank",
@@ -675,7 +668,6 @@ pub static DEVICE_MESH_GET_RANK: Method = Method {
 };
 
 /// `DeviceMesh.get_coordinate`
-
 pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
     interface: "DeviceMesh",
     name: "get_coordinate",
@@ -688,7 +680,6 @@ pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
 };
 
 /// `DeviceMesh.get_local_rank`
-
 pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
     interface: "DeviceMesh",
     name: "get_local_rank",
@@ -711,7 +702,6 @@ pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
 };
 
 /// `DeviceMesh.get_group`
-
 pub static DEVICE_MESH_GET_GROUP: Method = Method {
     interface: "DeviceMesh",
     name: "get_group",
@@ -734,7 +724,6 @@ pub static DEVICE_MESH_GET_GROUP: Method = Method {
 };
 
 /// `DeviceMesh.get_all_groups`
-
 pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
     interface: "DeviceMesh",
     name: "get_all_groups",
@@ -747,7 +736,6 @@ pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
 };
 
 /// `DeviceMesh.slice`
-
 pub static DEVICE_MESH_SLICE: Method = Method {
     interface: "DeviceMesh",
     name: "slice",
@@ -765,7 +753,6 @@ pub static DEVICE_MESH_SLICE: Method = Method {
 };
 
 /// `DeviceMesh.flatten`
-
 pub static DEVICE_MESH_FLATTEN: Method = Method {
     interface: "DeviceMesh",
     name: "flatten",
@@ -785,7 +772,6 @@ pub static DEVICE_MESH_FLATTEN: Method = Method {
 };
 
 /// `DeviceMesh.equals`
-
 pub static DEVICE_MESH_EQUALS: Method = Method {
     interface: "DeviceMesh",
     name: "equals",
@@ -800,7 +786,6 @@ pub static DEVICE_MESH_EQUALS: Method = Method {
 };
 
 /// `DeviceMesh.get_root_mesh`
-
 pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
     interface: "DeviceMesh",
     name: "get_root_mesh",
@@ -813,7 +798,6 @@ pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
 };
 
 /// `P2POp.new`
-
 pub static P2P_OP_NEW: Method = Method {
     interface: "P2POp",
     name: "new",
@@ -840,7 +824,6 @@ pub static P2P_OP_NEW: Method = Method {
 };
 
 /// `Topology.coordinates`
-
 pub static TOPOLOGY_COORDINATES: Method = Method {
     interface: "Topology",
     name: "coordinates",
@@ -853,7 +836,6 @@ pub static TOPOLOGY_COORDINATES: Method = Method {
 };
 
 /// `Topology.rank_at`
-
 pub static TOPOLOGY_RANK_AT: Method = Method {
     interface: "Topology",
     name: "rank_at",
@@ -868,7 +850,6 @@ pub static TOPOLOGY_RANK_AT: Method = Method {
 };
 
 /// `Topology.shift`
-
 pub static TOPOLOGY_SHIFT: Method = Method {
     interface: "Topology",
     name: "shift",
@@ -886,7 +867,6 @@ pub static TOPOLOGY_SHIFT: Method = Method {
 };
 
 /// `Topology.neighbor_allgather`
-
 pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
     interface: "Topology",
     name: "neighbor_allgather",
@@ -905,7 +885,6 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
 };
 
 /// `Topology.neighbor_allgather_single`
-
 pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
     interface: "Topology",
     name: "neighbor_allgather_single",
@@ -924,7 +903,6 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
 };
 
 /// `Topology.neighbor_alltoall`
-
 pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
     interface: "Topology",
     name: "neighbor_alltoall",
@@ -943,7 +921,6 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
 };
 
 /// `Topology.neighbor_alltoall_single`
-
 pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
     interface: "Topology",
     name: "neighbor_alltoall_single",
@@ -962,7 +939,6 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
 };
 
 /// `PreparedOperation.start`
-
 pub static PREPARED_OPERATION_START: Method = Method {
     interface: "PreparedOperation",
     name: "start",
@@ -975,7 +951,6 @@ pub static PREPARED_OPERATION_START: Method = Method {
 };
 
 /// `PreparedOperation.run`
-
 pub static PREPARED_OPERATION_RUN: Method = Method {
     interface: "PreparedOperation",
     name: "run",
@@ -988,7 +963,6 @@ pub static PREPARED_OPERATION_RUN: Method = Method {
 };
 
 /// `PreparedOperation.wait`
-
 pub static PREPARED_OPERATION_WAIT: Method = Method {
     interface: "PreparedOperation",
     name: "wait",
@@ -1008,7 +982,6 @@ pub static PREPARED_OPERATION_WAIT: Method = Method {
 };
 
 /// `ProcessGroup.new`
-
 pub static PROCESS_GROUP_NEW: Method = Method {
     interface: "ProcessGroup",
     name: "new",
@@ -1037,7 +1010,6 @@ pub static PROCESS_GROUP_NEW: Method = Method {
 };
 
 /// `ProcessGroup.rank`
-
 pub static PROCESS_GROUP_RANK: Method = Method {
     interface: "ProcessGroup",
     name: "rank",
@@ -1050,7 +1022,6 @@ pub static PROCESS_GROUP_RANK: Method = Method {
 };
 
 /// `ProcessGroup.size`
-
 pub static PROCESS_GROUP_SIZE: Method = Method {
     interface: "ProcessGroup",
     name: "size",
@@ -1063,7 +1034,6 @@ pub static PROCESS_GROUP_SIZE: Method = Method {
 };
 
 /// `ProcessGroup.name`
-
 pub static PROCESS_GROUP_NAME: Method = Method {
     interface: "ProcessGroup",
     name: "name",
@@ -1076,7 +1046,6 @@ pub static PROCESS_GROUP_NAME: Method = Method {
 };
 
 /// `ProcessGroup.get_group_store`
-
 pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
     interface: "ProcessGroup",
     name: "get_group_store",
@@ -1089,7 +1058,6 @@ pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
 };
 
 /// `ProcessGroup.get_backend`
-
 pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     interface: "ProcessGroup",
     name: "get_backend",
@@ -1102,7 +1070,6 @@ pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
 };
 
 /// `ProcessGroup.set_timeout`
-
 pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
     interface: "ProcessGroup",
     name: "set_timeout",
@@ -1115,7 +1082,6 @@ pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
 };
 
 /// `ProcessGroup.ranks`
-
 pub static PROCESS_GROUP_RANKS: Method = Method {
     interface: "ProcessGroup",
     name: "ranks",
@@ -1128,7 +1094,6 @@ pub static PROCESS_GROUP_RANKS: Method = Method {
 };
 
 /// `ProcessGroup.abort`
-
 pub static PROCESS_GROUP_ABORT: Method = Method {
     interface: "ProcessGroup",
     name: "abort",
@@ -1141,7 +1106,6 @@ pub static PROCESS_GROUP_ABORT: Method = Method {
 };
 
 /// `ProcessGroup.shutdown`
-
 pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
     interface: "ProcessGroup",
     name: "shutdown",
@@ -1154,7 +1118,6 @@ pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
 };
 
 /// `ProcessGroup.split_group`
-
 pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "split_group",
@@ -1186,7 +1149,6 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.merge_remote_group`
-
 pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "merge_remote_group",
@@ -1207,7 +1169,6 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.allreduce`
-
 pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce",
@@ -1246,7 +1207,6 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
 };
 
 /// `ProcessGroup.allreduce_coalesced`
-
 pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce_coalesced",
@@ -1269,7 +1229,6 @@ pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.reduce`
-
 pub static PROCESS_GROUP_REDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce",
@@ -1302,7 +1261,6 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
 };
 
 /// `ProcessGroup.broadcast`
-
 pub static PROCESS_GROUP_BROADCAST: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast",
@@ -1334,7 +1292,6 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
 };
 
 /// `ProcessGroup.broadcast_one`
-
 pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast_one",
@@ -1352,7 +1309,6 @@ pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
 };
 
 /// `ProcessGroup.allgather`
-
 pub static PROCESS_GROUP_ALLGATHER: Method = Method {
     interface: "ProcessGroup",
     name: "allgather",
@@ -1389,7 +1345,6 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
 };
 
 /// `ProcessGroup.allgather_coalesced`
-
 pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allgather_coalesced",
@@ -1413,7 +1368,6 @@ pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_single`
-
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single",
@@ -1446,7 +1400,6 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_single_coalesced`
-
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single_coalesced",
@@ -1470,7 +1423,6 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.gather`
-
 pub static PROCESS_GROUP_GATHER: Method = Method {
     interface: "ProcessGroup",
     name: "gather",
@@ -1508,7 +1460,6 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
 };
 
 /// `ProcessGroup.gather_single`
-
 pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "gather_single",
@@ -1527,7 +1478,6 @@ pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.scatter`
-
 pub static PROCESS_GROUP_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "scatter",
@@ -1561,7 +1511,6 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter`
-
 pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter",
@@ -1595,7 +1544,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_single`
-
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single",
@@ -1629,7 +1577,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_single_coalesced`
-
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single_coalesced",
@@ -1653,7 +1600,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
 };
 
 /// `ProcessGroup.alltoall`
-
 pub static PROCESS_GROUP_ALLTOALL: Method = Method {
     interface: "ProcessGroup",
     name: "alltoall",
@@ -1677,7 +1623,6 @@ pub static PROCESS_GROUP_ALLTOALL: Method = Method {
 };
 
 /// `ProcessGroup.all_to_all_single`
-
 pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_single",
@@ -1734,7 +1679,6 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
 };
 
 /// `ProcessGroup.barrier`
-
 pub static PROCESS_GROUP_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "barrier",
@@ -1764,7 +1708,6 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.monitored_barrier`
-
 pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "monitored_barrier",
@@ -1782,7 +1725,6 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.configure`
-
 pub static PROCESS_GROUP_CONFIGURE: Method = Method {
     interface: "ProcessGroup",
     name: "configure",
@@ -1825,7 +1767,6 @@ pub static PROCESS_GROUP_CONFIGURE: Method = Method {
 };
 
 /// `ProcessGroup.dump`
-
 pub static PROCESS_GROUP_DUMP: Method = Method {
     interface: "ProcessGroup",
     name: "dump",
@@ -1840,7 +1781,6 @@ pub static PROCESS_GROUP_DUMP: Method = Method {
 };
 
 /// `ProcessGroup.register_pre_hook`
-
 pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_pre_hook",
@@ -1858,7 +1798,6 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_pre_hook`
-
 pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_pre_hook",
@@ -1871,7 +1810,6 @@ pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_post_hook`
-
 pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_post_hook",
@@ -1889,7 +1827,6 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_post_hook`
-
 pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_post_hook",
@@ -1902,7 +1839,6 @@ pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_completion_hook`
-
 pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_completion_hook",
@@ -1920,7 +1856,6 @@ pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_completion_hook`
-
 pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_completion_hook",
@@ -1933,7 +1868,6 @@ pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.register_abort_hook`
-
 pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_abort_hook",
@@ -1951,7 +1885,6 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.unregister_abort_hook`
-
 pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_abort_hook",
@@ -1964,7 +1897,6 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
 };
 
 /// `ProcessGroup.create_cart`
-
 pub static PROCESS_GROUP_CREATE_CART: Method = Method {
     interface: "ProcessGroup",
     name: "create_cart",
@@ -1982,7 +1914,6 @@ pub static PROCESS_GROUP_CREATE_CART: Method = Method {
 };
 
 /// `ProcessGroup.create_dist_graph_adjacent`
-
 pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
     interface: "ProcessGroup",
     name: "create_dist_graph_adjacent",
@@ -2000,7 +1931,6 @@ pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
 };
 
 /// `ProcessGroup.ppermute`
-
 pub static PROCESS_GROUP_PPERMUTE: Method = Method {
     interface: "ProcessGroup",
     name: "ppermute",
@@ -2019,7 +1949,6 @@ pub static PROCESS_GROUP_PPERMUTE: Method = Method {
 };
 
 /// `ProcessGroup.send`
-
 pub static PROCESS_GROUP_SEND: Method = Method {
     interface: "ProcessGroup",
     name: "send",
@@ -2038,7 +1967,6 @@ pub static PROCESS_GROUP_SEND: Method = Method {
 };
 
 /// `ProcessGroup.recv`
-
 pub static PROCESS_GROUP_RECV: Method = Method {
     interface: "ProcessGroup",
     name: "recv",
@@ -2057,7 +1985,6 @@ pub static PROCESS_GROUP_RECV: Method = Method {
 };
 
 /// `ProcessGroup.recv_anysource`
-
 pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     interface: "ProcessGroup",
     name: "recv_anysource",
@@ -2075,7 +2002,6 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
 };
 
 /// `ProcessGroup.scan`
-
 pub static PROCESS_GROUP_SCAN: Method = Method {
     interface: "ProcessGroup",
     name: "scan",
@@ -2094,7 +2020,6 @@ pub static PROCESS_GROUP_SCAN: Method = Method {
 };
 
 /// `ProcessGroup.exscan`
-
 pub static PROCESS_GROUP_EXSCAN: Method = Method {
     interface: "ProcessGroup",
     name: "exscan",
@@ -2113,7 +2038,6 @@ pub static PROCESS_GROUP_EXSCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_allreduce`
-
 pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_allreduce",
@@ -2132,7 +2056,6 @@ pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
 };
 
 /// `ProcessGroup.prepare_reduce`
-
 pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_reduce",
@@ -2152,7 +2075,6 @@ pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
 };
 
 /// `ProcessGroup.prepare_broadcast`
-
 pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_broadcast",
@@ -2171,7 +2093,6 @@ pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
 };
 
 /// `ProcessGroup.prepare_allgather`
-
 pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_allgather",
@@ -2190,7 +2111,6 @@ pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_gather`
-
 pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_gather",
@@ -2210,7 +2130,6 @@ pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_scatter`
-
 pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_scatter",
@@ -2230,7 +2149,6 @@ pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_reduce_scatter`
-
 pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_reduce_scatter",
@@ -2250,7 +2168,6 @@ pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_alltoall`
-
 pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_alltoall",
@@ -2281,7 +2198,6 @@ pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
 };
 
 /// `ProcessGroup.prepare_barrier`
-
 pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_barrier",
@@ -2301,7 +2217,6 @@ pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
 };
 
 /// `ProcessGroup.prepare_scan`
-
 pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_scan",
@@ -2320,7 +2235,6 @@ pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_exscan`
-
 pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_exscan",
@@ -2339,7 +2253,6 @@ pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
 };
 
 /// `ProcessGroup.prepare_send`
-
 pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_send",
@@ -2358,7 +2271,6 @@ pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
 };
 
 /// `ProcessGroup.prepare_recv`
-
 pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_recv",
@@ -2377,7 +2289,6 @@ pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
 };
 
 /// `ProcessGroup.set_hints`
-
 pub static PROCESS_GROUP_SET_HINTS: Method = Method {
     interface: "ProcessGroup",
     name: "set_hints",
@@ -2392,7 +2303,6 @@ pub static PROCESS_GROUP_SET_HINTS: Method = Method {
 };
 
 /// `ProcessGroup.reconfigure`
-
 pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     interface: "ProcessGroup",
     name: "reconfigure",
@@ -2407,7 +2317,6 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
 };
 
 /// `ProcessGroup.get_reconfigure_handle`
-
 pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     interface: "ProcessGroup",
     name: "get_reconfigure_handle",
@@ -2420,7 +2329,6 @@ pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
 };
 
 /// `ProcessGroup.shrink_group`
-
 pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "shrink_group",
@@ -2438,7 +2346,6 @@ pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
 };
 
 /// `ProcessGroup.revoke`
-
 pub static PROCESS_GROUP_REVOKE: Method = Method {
     interface: "ProcessGroup",
     name: "revoke",
@@ -2451,7 +2358,6 @@ pub static PROCESS_GROUP_REVOKE: Method = Method {
 };
 
 /// `ProcessGroup.agree`
-
 pub static PROCESS_GROUP_AGREE: Method = Method {
     interface: "ProcessGroup",
     name: "agree",
@@ -2469,7 +2375,6 @@ pub static PROCESS_GROUP_AGREE: Method = Method {
 };
 
 /// `ProcessGroup.get_error`
-
 pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     interface: "ProcessGroup",
     name: "get_error",
@@ -2482,7 +2387,6 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
 };
 
 /// `ProcessGroup.sendrecv`
-
 pub static PROCESS_GROUP_SENDRECV: Method = Method {
     interface: "ProcessGroup",
     name: "sendrecv",
@@ -2504,7 +2408,6 @@ pub static PROCESS_GROUP_SENDRECV: Method = Method {
 };
 
 /// `ProcessGroup.probe`
-
 pub static PROCESS_GROUP_PROBE: Method = Method {
     interface: "ProcessGroup",
     name: "probe",
@@ -2522,7 +2425,6 @@ pub static PROCESS_GROUP_PROBE: Method = Method {
 };
 
 /// `ProcessGroup.iprobe`
-
 pub static PROCESS_GROUP_IPROBE: Method = Method {
     interface: "ProcessGroup",
     name: "iprobe",
@@ -2540,7 +2442,6 @@ pub static PROCESS_GROUP_IPROBE: Method = Method {
 };
 
 /// `ProcessGroup.allreduce_sparse`
-
 pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce_sparse",
@@ -2560,7 +2461,6 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
 };
 
 /// `ProcessGroup.stats`
-
 pub static PROCESS_GROUP_STATS: Method = Method {
     interface: "ProcessGroup",
     name: "stats",
@@ -2573,7 +2473,6 @@ pub static PROCESS_GROUP_STATS: Method = Method {
 };
 
 /// `ProcessGroup.all_gather_v`
-
 pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_v",
@@ -2593,7 +2492,6 @@ pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
 };
 
 /// `ProcessGroup.gather_v`
-
 pub static PROCESS_GROUP_GATHER_V: Method = Method {
     interface: "ProcessGroup",
     name: "gather_v",
@@ -2618,7 +2516,6 @@ pub static PROCESS_GROUP_GATHER_V: Method = Method {
 };
 
 /// `ProcessGroup.scatter_v`
-
 pub static PROCESS_GROUP_SCATTER_V: Method = Method {
     interface: "ProcessGroup",
     name: "scatter_v",
@@ -2643,7 +2540,6 @@ pub static PROCESS_GROUP_SCATTER_V: Method = Method {
 };
 
 /// `ProcessGroup.reduce_scatter_v`
-
 pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_v",
@@ -2664,7 +2560,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
 };
 
 /// `ProcessGroup.all_to_all_v`
-
 pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_v",
@@ -2685,7 +2580,6 @@ pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
 };
 
 /// `ProcessGroup.new_window`
-
 pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     interface: "ProcessGroup",
     name: "new_window",
@@ -3095,7 +2989,6 @@ pub static LIGHTHOUSE_SERVER_SHUTDOWN: Method = Method {
 };
 
 /// `Store.set`
-
 pub static STORE_SET: Method = Method {
     interface: "Store",
     name: "set",
@@ -3113,7 +3006,6 @@ pub static STORE_SET: Method = Method {
 };
 
 /// `Store.get`
-
 pub static STORE_GET: Method = Method {
     interface: "Store",
     name: "get",
@@ -3126,7 +3018,6 @@ pub static STORE_GET: Method = Method {
 };
 
 /// `Store.add`
-
 pub static STORE_ADD: Method = Method {
     interface: "Store",
     name: "add",
@@ -3144,7 +3035,6 @@ pub static STORE_ADD: Method = Method {
 };
 
 /// `Store.append`
-
 pub static STORE_APPEND: Method = Method {
     interface: "Store",
     name: "append",
@@ -3162,7 +3052,6 @@ pub static STORE_APPEND: Method = Method {
 };
 
 /// `Store.check`
-
 pub static STORE_CHECK: Method = Method {
     interface: "Store",
     name: "check",
@@ -3177,7 +3066,6 @@ pub static STORE_CHECK: Method = Method {
 };
 
 /// `Store.clone`
-
 pub static STORE_CLONE: Method = Method {
     interface: "Store",
     name: "clone",
@@ -3190,7 +3078,6 @@ pub static STORE_CLONE: Method = Method {
 };
 
 /// `Store.compare_set`
-
 pub static STORE_COMPARE_SET: Method = Method {
     interface: "Store",
     name: "compare_set",
@@ -3209,7 +3096,6 @@ pub static STORE_COMPARE_SET: Method = Method {
 };
 
 /// `Store.delete_key`
-
 pub static STORE_DELETE_KEY: Method = Method {
     interface: "Store",
     name: "delete_key",
@@ -3222,7 +3108,6 @@ pub static STORE_DELETE_KEY: Method = Method {
 };
 
 /// `Store.has_extended_api`
-
 pub static STORE_HAS_EXTENDED_API: Method = Method {
     interface: "Store",
     name: "has_extended_api",
@@ -3235,7 +3120,6 @@ pub static STORE_HAS_EXTENDED_API: Method = Method {
 };
 
 /// `Store.multi_get`
-
 pub static STORE_MULTI_GET: Method = Method {
     interface: "Store",
     name: "multi_get",
@@ -3250,7 +3134,6 @@ pub static STORE_MULTI_GET: Method = Method {
 };
 
 /// `Store.multi_set`
-
 pub static STORE_MULTI_SET: Method = Method {
     interface: "Store",
     name: "multi_set",
@@ -3268,7 +3151,6 @@ pub static STORE_MULTI_SET: Method = Method {
 };
 
 /// `Store.num_keys`
-
 pub static STORE_NUM_KEYS: Method = Method {
     interface: "Store",
     name: "num_keys",
@@ -3281,7 +3163,6 @@ pub static STORE_NUM_KEYS: Method = Method {
 };
 
 /// `Store.list_keys`
-
 pub static STORE_LIST_KEYS: Method = Method {
     interface: "Store",
     name: "list_keys",
@@ -3294,7 +3175,6 @@ pub static STORE_LIST_KEYS: Method = Method {
 };
 
 /// `Store.queue_push`
-
 pub static STORE_QUEUE_PUSH: Method = Method {
     interface: "Store",
     name: "queue_push",
@@ -3312,7 +3192,6 @@ pub static STORE_QUEUE_PUSH: Method = Method {
 };
 
 /// `Store.queue_pop`
-
 pub static STORE_QUEUE_POP: Method = Method {
     interface: "Store",
     name: "queue_pop",
@@ -3330,7 +3209,6 @@ pub static STORE_QUEUE_POP: Method = Method {
 };
 
 /// `Store.queue_len`
-
 pub static STORE_QUEUE_LEN: Method = Method {
     interface: "Store",
     name: "queue_len",
@@ -3343,7 +3221,6 @@ pub static STORE_QUEUE_LEN: Method = Method {
 };
 
 /// `Store.set_timeout`
-
 pub static STORE_SET_TIMEOUT: Method = Method {
     interface: "Store",
     name: "set_timeout",
@@ -3356,7 +3233,6 @@ pub static STORE_SET_TIMEOUT: Method = Method {
 };
 
 /// `Store.wait`
-
 pub static STORE_WAIT: Method = Method {
     interface: "Store",
     name: "wait",
@@ -3377,7 +3253,6 @@ pub static STORE_WAIT: Method = Method {
 };
 
 /// `Store.barrier`
-
 pub static STORE_BARRIER: Method = Method {
     interface: "Store",
     name: "barrier",
@@ -3396,7 +3271,6 @@ pub static STORE_BARRIER: Method = Method {
 };
 
 /// `HashStore.new`
-
 pub static HASH_STORE_NEW: Method = Method {
     interface: "HashStore",
     name: "new",
@@ -3409,7 +3283,6 @@ pub static HASH_STORE_NEW: Method = Method {
 };
 
 /// `FileStore.new`
-
 pub static FILE_STORE_NEW: Method = Method {
     interface: "FileStore",
     name: "new",
@@ -3427,7 +3300,6 @@ pub static FILE_STORE_NEW: Method = Method {
 };
 
 /// `PrefixStore.new`
-
 pub static PREFIX_STORE_NEW: Method = Method {
     interface: "PrefixStore",
     name: "new",
@@ -3445,7 +3317,6 @@ pub static PREFIX_STORE_NEW: Method = Method {
 };
 
 /// `TCPStore.new`
-
 pub static TCP_STORE_NEW: Method = Method {
     interface: "TCPStore",
     name: "new",
@@ -3470,7 +3341,6 @@ pub static TCP_STORE_NEW: Method = Method {
 };
 
 /// `WebSocketStore.new`
-
 pub static WEB_SOCKET_STORE_NEW: Method = Method {
     interface: "WebSocketStore",
     name: "new",
@@ -3494,7 +3364,6 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
 };
 
 /// `Window.tensor_register`
-
 pub static WINDOW_TENSOR_REGISTER: Method = Method {
     interface: "Window",
     name: "tensor_register",
@@ -3514,7 +3383,6 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
 };
 
 /// `Window.tensor_deregister`
-
 pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     interface: "Window",
     name: "tensor_deregister",
@@ -3532,7 +3400,6 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
 };
 
 /// `Window.put`
-
 pub static WINDOW_PUT: Method = Method {
     interface: "Window",
     name: "put",
@@ -3553,7 +3420,6 @@ pub static WINDOW_PUT: Method = Method {
 };
 
 /// `Window.get`
-
 pub static WINDOW_GET: Method = Method {
     interface: "Window",
     name: "get",
@@ -3574,7 +3440,6 @@ pub static WINDOW_GET: Method = Method {
 };
 
 /// `Window.accumulate`
-
 pub static WINDOW_ACCUMULATE: Method = Method {
     interface: "Window",
     name: "accumulate",
@@ -3596,7 +3461,6 @@ pub static WINDOW_ACCUMULATE: Method = Method {
 };
 
 /// `Window.fetch_and_add`
-
 pub static WINDOW_FETCH_AND_ADD: Method = Method {
     interface: "Window",
     name: "fetch_and_add",
@@ -3618,7 +3482,6 @@ pub static WINDOW_FETCH_AND_ADD: Method = Method {
 };
 
 /// `Window.compare_and_swap`
-
 pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
     interface: "Window",
     name: "compare_and_swap",
@@ -3641,7 +3504,6 @@ pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
 };
 
 /// `Window.signal`
-
 pub static WINDOW_SIGNAL: Method = Method {
     interface: "Window",
     name: "signal",
@@ -3660,7 +3522,6 @@ pub static WINDOW_SIGNAL: Method = Method {
 };
 
 /// `Window.wait_signal`
-
 pub static WINDOW_WAIT_SIGNAL: Method = Method {
     interface: "Window",
     name: "wait_signal",
@@ -3679,7 +3540,6 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
 };
 
 /// `Window.flush`
-
 pub static WINDOW_FLUSH: Method = Method {
     interface: "Window",
     name: "flush",
@@ -3698,7 +3558,6 @@ pub static WINDOW_FLUSH: Method = Method {
 };
 
 /// `Window.fence`
-
 pub static WINDOW_FENCE: Method = Method {
     interface: "Window",
     name: "fence",
@@ -3716,7 +3575,6 @@ pub static WINDOW_FENCE: Method = Method {
 };
 
 /// `Window.map_remote_tensor`
-
 pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     interface: "Window",
     name: "map_remote_tensor",
@@ -3729,7 +3587,6 @@ pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
 };
 
 /// `Window.get_attr`
-
 pub static WINDOW_GET_ATTR: Method = Method {
     interface: "Window",
     name: "get_attr",
@@ -3742,7 +3599,6 @@ pub static WINDOW_GET_ATTR: Method = Method {
 };
 
 /// `Work.wait`
-
 pub static WORK_WAIT: Method = Method {
     interface: "Work",
     name: "wait",
@@ -3762,7 +3618,6 @@ pub static WORK_WAIT: Method = Method {
 };
 
 /// `Work.is_completed`
-
 pub static WORK_IS_COMPLETED: Method = Method {
     interface: "Work",
     name: "is_completed",
@@ -3775,7 +3630,6 @@ pub static WORK_IS_COMPLETED: Method = Method {
 };
 
 /// `Work.is_success`
-
 pub static WORK_IS_SUCCESS: Method = Method {
     interface: "Work",
     name: "is_success",
@@ -3788,7 +3642,6 @@ pub static WORK_IS_SUCCESS: Method = Method {
 };
 
 /// `Work.exception`
-
 pub static WORK_EXCEPTION: Method = Method {
     interface: "Work",
     name: "exception",
@@ -3801,7 +3654,6 @@ pub static WORK_EXCEPTION: Method = Method {
 };
 
 /// `Work.get_future`
-
 pub static WORK_GET_FUTURE: Method = Method {
     interface: "Work",
     name: "get_future",
@@ -3814,7 +3666,6 @@ pub static WORK_GET_FUTURE: Method = Method {
 };
 
 /// `Work.get_future_result`
-
 pub static WORK_GET_FUTURE_RESULT: Method = Method {
     interface: "Work",
     name: "get_future_result",
@@ -3827,7 +3678,6 @@ pub static WORK_GET_FUTURE_RESULT: Method = Method {
 };
 
 /// `Work.result`
-
 pub static WORK_RESULT: Method = Method {
     interface: "Work",
     name: "result",
@@ -3840,7 +3690,6 @@ pub static WORK_RESULT: Method = Method {
 };
 
 /// `Work.source_rank`
-
 pub static WORK_SOURCE_RANK: Method = Method {
     interface: "Work",
     name: "source_rank",
@@ -3853,7 +3702,6 @@ pub static WORK_SOURCE_RANK: Method = Method {
 };
 
 /// `Work.synchronize`
-
 pub static WORK_SYNCHRONIZE: Method = Method {
     interface: "Work",
     name: "synchronize",
@@ -3866,7 +3714,6 @@ pub static WORK_SYNCHRONIZE: Method = Method {
 };
 
 /// `Work.boxed`
-
 pub static WORK_BOXED: Method = Method {
     interface: "Work",
     name: "boxed",
@@ -3879,7 +3726,6 @@ pub static WORK_BOXED: Method = Method {
 };
 
 /// `Work.unbox`
-
 pub static WORK_UNBOX: Method = Method {
     interface: "Work",
     name: "unbox",
@@ -3894,7 +3740,6 @@ pub static WORK_UNBOX: Method = Method {
 };
 
 /// `Future.wait`
-
 pub static FUTURE_WAIT: Method = Method {
     interface: "Future",
     name: "wait",
@@ -3907,7 +3752,6 @@ pub static FUTURE_WAIT: Method = Method {
 };
 
 /// `Future.done`
-
 pub static FUTURE_DONE: Method = Method {
     interface: "Future",
     name: "done",
@@ -3920,7 +3764,6 @@ pub static FUTURE_DONE: Method = Method {
 };
 
 /// `Future.value`
-
 pub static FUTURE_VALUE: Method = Method {
     interface: "Future",
     name: "value",
@@ -3933,7 +3776,6 @@ pub static FUTURE_VALUE: Method = Method {
 };
 
 /// `Future.then`
-
 pub static FUTURE_THEN: Method = Method {
     interface: "Future",
     name: "then",
@@ -3946,7 +3788,6 @@ pub static FUTURE_THEN: Method = Method {
 };
 
 /// `Future.add_done_callback`
-
 pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     interface: "Future",
     name: "add_done_callback",
@@ -3959,7 +3800,6 @@ pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
 };
 
 /// `distributed.is_available`
-
 pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_available",
@@ -3972,7 +3812,6 @@ pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_torchelastic_launched`
-
 pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
     interface: "distributed",
     name: "is_torchelastic_launched",
@@ -3985,7 +3824,6 @@ pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
 };
 
 /// `distributed.init_process_group`
-
 pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "init_process_group",
@@ -4021,7 +3859,6 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.is_initialized`
-
 pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
     interface: "distributed",
     name: "is_initialized",
@@ -4034,7 +3871,6 @@ pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
 };
 
 /// `distributed.destroy_process_group`
-
 pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "destroy_process_group",
@@ -4054,7 +3890,6 @@ pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.abort_process_group`
-
 pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "abort_process_group",
@@ -4074,7 +3909,6 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.current_process_group`
-
 pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "current_process_group",
@@ -4087,7 +3921,6 @@ pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.process_group`
-
 pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "process_group",
@@ -4102,7 +3935,6 @@ pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
 };
 
 /// `distributed.default_group`
-
 pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     interface: "distributed",
     name: "default_group",
@@ -4115,7 +3947,6 @@ pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
 };
 
 /// `distributed.new_group`
-
 pub static DISTRIBUTED_NEW_GROUP: Method = Method {
     interface: "distributed",
     name: "new_group",
@@ -4150,7 +3981,6 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
 };
 
 /// `distributed.join_group`
-
 pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
     interface: "distributed",
     name: "join_group",
@@ -4186,7 +4016,6 @@ pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
 };
 
 /// `distributed.split_group`
-
 pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
     interface: "distributed",
     name: "split_group",
@@ -4222,7 +4051,6 @@ pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
 };
 
 /// `distributed.get_rank`
-
 pub static DISTRIBUTED_GET_RANK: Method = Method {
     interface: "distributed",
     name: "get_rank",
@@ -4242,7 +4070,6 @@ pub static DISTRIBUTED_GET_RANK: Method = Method {
 };
 
 /// `distributed.get_world_size`
-
 pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
     interface: "distributed",
     name: "get_world_size",
@@ -4262,7 +4089,6 @@ pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
 };
 
 /// `distributed.get_node_local_rank`
-
 pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_node_local_rank",
@@ -4282,7 +4108,6 @@ pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
 };
 
 /// `distributed.get_pg_count`
-
 pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
     interface: "distributed",
     name: "get_pg_count",
@@ -4295,7 +4120,6 @@ pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
 };
 
 /// `distributed.get_backend`
-
 pub static DISTRIBUTED_GET_BACKEND: Method = Method {
     interface: "distributed",
     name: "get_backend",
@@ -4315,7 +4139,6 @@ pub static DISTRIBUTED_GET_BACKEND: Method = Method {
 };
 
 /// `distributed.get_backend_config`
-
 pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
     interface: "distributed",
     name: "get_backend_config",
@@ -4335,7 +4158,6 @@ pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
 };
 
 /// `distributed.get_group_rank`
-
 pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
     interface: "distributed",
     name: "get_group_rank",
@@ -4353,7 +4175,6 @@ pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
 };
 
 /// `distributed.get_global_rank`
-
 pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_global_rank",
@@ -4371,7 +4192,6 @@ pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
 };
 
 /// `distributed.get_process_group_ranks`
-
 pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
     interface: "distributed",
     name: "get_process_group_ranks",
@@ -4391,7 +4211,6 @@ pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
 };
 
 /// `distributed.set_timeout`
-
 pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
     interface: "distributed",
     name: "set_timeout",
@@ -4414,7 +4233,6 @@ pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
 };
 
 /// `distributed.rendezvous`
-
 pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
     interface: "distributed",
     name: "rendezvous",
@@ -4434,7 +4252,6 @@ pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
 };
 
 /// `distributed.register_rendezvous_handler`
-
 pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     interface: "distributed",
     name: "register_rendezvous_handler",
@@ -4452,7 +4269,6 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
 };
 
 /// `distributed.create_store_client`
-
 pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
     interface: "distributed",
     name: "create_store_client",
@@ -4470,7 +4286,6 @@ pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
 };
 
 /// `distributed.register_backend`
-
 pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     interface: "distributed",
     name: "register_backend",
@@ -4490,7 +4305,6 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
 };
 
 /// `distributed.is_backend_available`
-
 pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_backend_available",
@@ -4503,7 +4317,6 @@ pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
 };
 
 /// `distributed.backend_unavailable_reason`
-
 pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
     interface: "distributed",
     name: "backend_unavailable_reason",
@@ -4516,7 +4329,6 @@ pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
 };
 
 /// `distributed.is_gloo_available`
-
 pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_gloo_available",
@@ -4529,7 +4341,6 @@ pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_nccl_available`
-
 pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_nccl_available",
@@ -4542,7 +4353,6 @@ pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_mpi_available`
-
 pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_mpi_available",
@@ -4555,7 +4365,6 @@ pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_ucc_available`
-
 pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_ucc_available",
@@ -4568,7 +4377,6 @@ pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
 };
 
 /// `distributed.is_xccl_available`
-
 pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_xccl_available",
@@ -4581,7 +4389,6 @@ pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
 };
 
 /// `distributed.get_default_backend_for_device`
-
 pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     interface: "distributed",
     name: "get_default_backend_for_device",
@@ -4594,7 +4401,6 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
 };
 
 /// `distributed.build_info`
-
 pub static DISTRIBUTED_BUILD_INFO: Method = Method {
     interface: "distributed",
     name: "build_info",
@@ -4607,7 +4413,6 @@ pub static DISTRIBUTED_BUILD_INFO: Method = Method {
 };
 
 /// `distributed.recommend_backend`
-
 pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
     interface: "distributed",
     name: "recommend_backend",
@@ -4620,7 +4425,6 @@ pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
 };
 
 /// `distributed.breakpoint`
-
 pub static DISTRIBUTED_BREAKPOINT: Method = Method {
     interface: "distributed",
     name: "breakpoint",
@@ -4650,7 +4454,6 @@ pub static DISTRIBUTED_BREAKPOINT: Method = Method {
 };
 
 /// `distributed.init_device_mesh`
-
 pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "init_device_mesh",
@@ -4675,7 +4478,6 @@ pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.current_device_mesh`
-
 pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "current_device_mesh",
@@ -4688,7 +4490,6 @@ pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.extend_device_mesh`
-
 pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
     interface: "distributed",
     name: "extend_device_mesh",
@@ -4708,7 +4509,6 @@ pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
 };
 
 /// `distributed.broadcast`
-
 pub static DISTRIBUTED_BROADCAST: Method = Method {
     interface: "distributed",
     name: "broadcast",
@@ -4734,7 +4534,6 @@ pub static DISTRIBUTED_BROADCAST: Method = Method {
 };
 
 /// `distributed.all_reduce`
-
 pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
     interface: "distributed",
     name: "all_reduce",
@@ -4760,7 +4559,6 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
 };
 
 /// `distributed.all_reduce_coalesced`
-
 pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_reduce_coalesced",
@@ -4786,7 +4584,6 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
 };
 
 /// `distributed.reduce`
-
 pub static DISTRIBUTED_REDUCE: Method = Method {
     interface: "distributed",
     name: "reduce",
@@ -4813,7 +4610,6 @@ pub static DISTRIBUTED_REDUCE: Method = Method {
 };
 
 /// `distributed.all_gather`
-
 pub static DISTRIBUTED_ALL_GATHER: Method = Method {
     interface: "distributed",
     name: "all_gather",
@@ -4839,7 +4635,6 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
 };
 
 /// `distributed.all_gather_coalesced`
-
 pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_gather_coalesced",
@@ -4868,7 +4663,6 @@ pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
 };
 
 /// `distributed.all_gather_into_tensor`
-
 pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
     interface: "distributed",
     name: "all_gather_into_tensor",
@@ -4894,7 +4688,6 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
 };
 
 /// `distributed.gather`
-
 pub static DISTRIBUTED_GATHER: Method = Method {
     interface: "distributed",
     name: "gather",
@@ -4926,7 +4719,6 @@ pub static DISTRIBUTED_GATHER: Method = Method {
 };
 
 /// `distributed.scatter`
-
 pub static DISTRIBUTED_SCATTER: Method = Method {
     interface: "distributed",
     name: "scatter",
@@ -4958,7 +4750,6 @@ pub static DISTRIBUTED_SCATTER: Method = Method {
 };
 
 /// `distributed.reduce_scatter`
-
 pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
     interface: "distributed",
     name: "reduce_scatter",
@@ -4985,7 +4776,6 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
 };
 
 /// `distributed.reduce_scatter_tensor`
-
 pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
     interface: "distributed",
     name: "reduce_scatter_tensor",
@@ -5012,7 +4802,6 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
 };
 
 /// `distributed.all_to_all_single`
-
 pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "distributed",
     name: "all_to_all_single",
@@ -5049,7 +4838,6 @@ pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
 };
 
 /// `distributed.all_to_all`
-
 pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
     interface: "distributed",
     name: "all_to_all",
@@ -5074,7 +4862,6 @@ pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
 };
 
 /// `distributed.barrier`
-
 pub static DISTRIBUTED_BARRIER: Method = Method {
     interface: "distributed",
     name: "barrier",
@@ -5104,7 +4891,6 @@ pub static DISTRIBUTED_BARRIER: Method = Method {
 };
 
 /// `distributed.monitored_barrier`
-
 pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     interface: "distributed",
     name: "monitored_barrier",
@@ -5128,7 +4914,6 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
 };
 
 /// `distributed.send`
-
 pub static DISTRIBUTED_SEND: Method = Method {
     interface: "distributed",
     name: "send",
@@ -5154,7 +4939,6 @@ pub static DISTRIBUTED_SEND: Method = Method {
 };
 
 /// `distributed.recv`
-
 pub static DISTRIBUTED_RECV: Method = Method {
     interface: "distributed",
     name: "recv",
@@ -5180,7 +4964,6 @@ pub static DISTRIBUTED_RECV: Method = Method {
 };
 
 /// `distributed.isend`
-
 pub static DISTRIBUTED_ISEND: Method = Method {
     interface: "distributed",
     name: "isend",
@@ -5206,7 +4989,6 @@ pub static DISTRIBUTED_ISEND: Method = Method {
 };
 
 /// `distributed.irecv`
-
 pub static DISTRIBUTED_IRECV: Method = Method {
     interface: "distributed",
     name: "irecv",
@@ -5232,7 +5014,6 @@ pub static DISTRIBUTED_IRECV: Method = Method {
 };
 
 /// `distributed.batch_isend_irecv`
-
 pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
     interface: "distributed",
     name: "batch_isend_irecv",
@@ -5251,7 +5032,6 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
 };
 
 /// `distributed.nan_check`
-
 pub static DISTRIBUTED_NAN_CHECK: Method = Method {
     interface: "distributed",
     name: "nan_check",
@@ -5266,7 +5046,6 @@ pub static DISTRIBUTED_NAN_CHECK: Method = Method {
 };
 
 /// `distributed.record_comm`
-
 pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     interface: "distributed",
     name: "record_comm",
@@ -5279,7 +5058,6 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
 };
 
 /// `distributed.get_debug_level`
-
 pub static DISTRIBUTED_GET_DEBUG_LEVEL: Method = Method {
     interface: "distributed",
     name: "get_debug_level",
@@ -5292,7 +5070,6 @@ pub static DISTRIBUTED_GET_DEBUG_LEVEL: Method = Method {
 };
 
 /// `distributed.set_debug_level`
-
 pub static DISTRIBUTED_SET_DEBUG_LEVEL: Method = Method {
     interface: "distributed",
     name: "set_debug_level",
@@ -5311,7 +5088,6 @@ pub static DISTRIBUTED_SET_DEBUG_LEVEL: Method = Method {
 };
 
 /// `distributed.set_debug_level_from_env`
-
 pub static DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV: Method = Method {
     interface: "distributed",
     name: "set_debug_level_from_env",
@@ -5324,7 +5100,6 @@ pub static DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV: Method = Method {
 };
 
 /// `distributed.compute_dims`
-
 pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
     interface: "distributed",
     name: "compute_dims",
@@ -5350,7 +5125,6 @@ pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
 };
 
 /// `distributed.broadcast_object_list`
-
 pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "broadcast_object_list",
@@ -5382,7 +5156,6 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.all_gather_object`
-
 pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "all_gather_object",
@@ -5412,7 +5185,6 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
 };
 
 /// `distributed.gather_object`
-
 pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "gather_object",
@@ -5449,7 +5221,6 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
 };
 
 /// `distributed.scatter_object_list`
-
 pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "scatter_object_list",
@@ -5486,7 +5257,6 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.send_object_list`
-
 pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "send_object_list",
@@ -5518,7 +5288,6 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.recv_object_list`
-
 pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "recv_object_list",
@@ -5550,7 +5319,6 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
 };
 
 /// `distributed.ppermute`
-
 pub static DISTRIBUTED_PPERMUTE: Method = Method {
     interface: "distributed",
     name: "ppermute",
@@ -5576,7 +5344,6 @@ pub static DISTRIBUTED_PPERMUTE: Method = Method {
 };
 
 /// `distributed.scan`
-
 pub static DISTRIBUTED_SCAN: Method = Method {
     interface: "distributed",
     name: "scan",
@@ -5601,7 +5368,6 @@ pub static DISTRIBUTED_SCAN: Method = Method {
 };
 
 /// `distributed.exscan`
-
 pub static DISTRIBUTED_EXSCAN: Method = Method {
     interface: "distributed",
     name: "exscan",
@@ -5626,7 +5392,6 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
 };
 
 /// `distributed.sendrecv`
-
 pub static DISTRIBUTED_SENDRECV: Method = Method {
     interface: "distributed",
     name: "sendrecv",
@@ -5655,7 +5420,6 @@ pub static DISTRIBUTED_SENDRECV: Method = Method {
 };
 
 /// `distributed.all_reduce_sparse`
-
 pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
     interface: "distributed",
     name: "all_reduce_sparse",
@@ -5681,7 +5445,6 @@ pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
 };
 
 /// `distributed.metrics`
-
 pub static DISTRIBUTED_METRICS: Method = Method {
     interface: "distributed",
     name: "metrics",
@@ -5694,7 +5457,6 @@ pub static DISTRIBUTED_METRICS: Method = Method {
 };
 
 /// `distributed.all_gather_v`
-
 pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
     interface: "distributed",
     name: "all_gather_v",
@@ -5720,7 +5482,6 @@ pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
 };
 
 /// `distributed.gather_v`
-
 pub static DISTRIBUTED_GATHER_V: Method = Method {
     interface: "distributed",
     name: "gather_v",
@@ -5753,7 +5514,6 @@ pub static DISTRIBUTED_GATHER_V: Method = Method {
 };
 
 /// `distributed.scatter_v`
-
 pub static DISTRIBUTED_SCATTER_V: Method = Method {
     interface: "distributed",
     name: "scatter_v",
@@ -5786,7 +5546,6 @@ pub static DISTRIBUTED_SCATTER_V: Method = Method {
 };
 
 /// `distributed.reduce_scatter_v`
-
 pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
     interface: "distributed",
     name: "reduce_scatter_v",
@@ -5813,7 +5572,6 @@ pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
 };
 
 /// `distributed.all_to_all_v`
-
 pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
     interface: "distributed",
     name: "all_to_all_v",

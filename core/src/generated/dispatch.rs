@@ -910,8 +910,8 @@ pub(crate) static ENTRIES: &[Entry] = &[
         key: "MANAGER_LOAD_STATE_DICT",
         method: &calls::MANAGER_LOAD_STATE_DICT,
         order: Order::Free,
-        waits: false,
-        run: Some(Run::Now(implementations::manager::load_state_dict)),
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::manager::load_state_dict(call)))),
     },
     #[cfg(not(target_family = "wasm"))]
     Entry {
@@ -2125,62 +2125,36 @@ pub(crate) static ENTRIES: &[Entry] = &[
 ];
 
 static DEVICE_MESH_DEVICE_TYPE: Method = attribute("DeviceMesh", "device_type");
-
 static DEVICE_MESH_MESH: Method = attribute("DeviceMesh", "mesh");
-
 static DEVICE_MESH_MESH_DIM_NAMES: Method = attribute("DeviceMesh", "mesh_dim_names");
-
 static DEVICE_MESH_NDIM: Method = attribute("DeviceMesh", "ndim");
-
 static DEVICE_MESH_SHAPE: Method = attribute("DeviceMesh", "shape");
-
 static TOPOLOGY_DIMS: Method = attribute("Topology", "dims");
-
 static TOPOLOGY_PERIODS: Method = attribute("Topology", "periods");
-
 static TOPOLOGY_SOURCES: Method = attribute("Topology", "sources");
-
 static TOPOLOGY_DESTINATIONS: Method = attribute("Topology", "destinations");
-
 static PROCESS_GROUP_GROUP_NAME: Method = attribute("ProcessGroup", "group_name");
-
 static PROCESS_GROUP_GROUP_DESC: Method = attribute("ProcessGroup", "group_desc");
-
 static PROCESS_GROUP_BOUND_DEVICE_ID: Method = attribute("ProcessGroup", "bound_device_id");
-
 static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS: Method =
     attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous");
-
 static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET: Method = Method {
     overloads: &[Overload { parameters: &[value(Type::Bool)] }],
     ..attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous")
 };
-
 static PROCESS_GROUP_TIMEOUT: Method = attribute("ProcessGroup", "timeout");
-
 static PROCESS_GROUP_HINTS: Method = attribute("ProcessGroup", "hints");
-
 static PROCESS_GROUP_SUPPORTS_RECONFIGURE: Method =
     attribute("ProcessGroup", "supports_reconfigure");
-
 static PROCESS_GROUP_SUPPORTS_WINDOW: Method = attribute("ProcessGroup", "supports_window");
-
 static STORE_TIMEOUT: Method = attribute("Store", "timeout");
-
 static FILE_STORE_PATH: Method = attribute("FileStore", "path");
-
 static PREFIX_STORE_UNDERLYING_STORE: Method = attribute("PrefixStore", "underlying_store");
-
 static PREFIX_STORE_PREFIX: Method = attribute("PrefixStore", "prefix");
-
 static TCP_STORE_HOST: Method = attribute("TCPStore", "host");
-
 static TCP_STORE_PORT: Method = attribute("TCPStore", "port");
-
 static TCP_STORE_LIBUV_BACKEND: Method = attribute("TCPStore", "libuv_backend");
-
 static WEB_SOCKET_STORE_URL: Method = attribute("WebSocketStore", "url");
-
 static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "default_pg_timeout");
 
 /// What an attribute is set to.

@@ -126,11 +126,11 @@ pub(crate) fn batches_committed(call: Invocation) -> Result<Answer> {
 pub(crate) fn state_dict(call: Invocation) -> Result<Answer> {
     let (step, batches) = manager(&call)?.progress();
     let members = vec![("step", Answer::Int(step)), ("batches_committed", Answer::Int(batches))];
-    Ok(Answer::Options("ManagerState", members))
+    Ok(Answer::Record(members))
 }
 
 /// Goes on from there.
-pub(crate) fn load_state_dict(mut call: Invocation) -> Result<Answer> {
+pub(crate) async fn load_state_dict(mut call: Invocation) -> Result<Answer> {
     let state = call.take(load_state_dict::STATE_DICT)?;
     let read = || {
         let mut members = Members::of("ManagerState", state)?;

@@ -28,7 +28,7 @@ impl ManagedReduction {
 
     /// Issues it, once there is a quorum.
     pub(super) fn issue(self, manager: &ReplicaManagerObject) -> Result<Work> {
-        manager.get().allreduce(self.tensors, self.op, self.is_coalesced)
+        manager.get()?.allreduce(self.tensors, self.op, self.is_coalesced)
     }
 }
 
