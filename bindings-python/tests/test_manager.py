@@ -461,6 +461,10 @@ def test_how_far_it_is_is_kept(one, made):
     assert (other.current_step(), other.batches_committed()) == (8, 21)
 
 
+def test_modes_have_the_numbers_of_torchft():
+    assert [polyrank.WorldSizeMode(number).name for number in (0, 1)] == ["DYNAMIC", "FIXED_WITH_SPARES"]
+
+
 def test_repr_and_names(one, made):
     manager = made(one, replica_id="trainer")
     name = manager.replica_id()
