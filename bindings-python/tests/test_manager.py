@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import polyrank
 import pytest
-from polyrank import Manager, ManagerState, ReduceOp
+from polyrank import Manager, ManagerState, ReduceOp, WorldSizeMode
 from replicas import PATIENCE_S, all_together, lighthouse, replicas
 
 #: A wait that a signal ends is over by then, s.
@@ -462,7 +462,7 @@ def test_how_far_it_is_is_kept(one, made):
 
 
 def test_modes_have_the_numbers_of_torchft():
-    assert [polyrank.WorldSizeMode(number).name for number in (0, 1)] == ["DYNAMIC", "FIXED_WITH_SPARES"]
+    assert [WorldSizeMode(number).name for number in (0, 1)] == ["DYNAMIC", "FIXED_WITH_SPARES"]
 
 
 def test_repr_and_names(one, made):
