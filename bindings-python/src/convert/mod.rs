@@ -8,8 +8,8 @@
 //!   the arguments one by one; `detached(py, || …)` calls core without the GIL.
 //!
 //! `unsafe` stands here only (`array`, `buffer`, `descriptor`, `dlpack`, `fast_call`, `layout`,
-//! `lease`, `memory`, `thread_state`): the other modules of this crate get tensors that are sound to use from any
-//! thread, whatever Python does meanwhile.
+//! `lease`, `memory`, `thread_state`): the other modules of this crate get tensors that are sound
+//! to use from any thread, whatever Python does meanwhile.
 
 mod answer;
 mod array;

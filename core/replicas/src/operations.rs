@@ -204,8 +204,8 @@ impl Manager {
         })
     }
 
-    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. Until there
-    /// is a quorum the operation waits in a queue, and not the caller.
+    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. Until
+    /// there is a quorum the operation waits in a queue, not the caller.
     pub(crate) fn allreduce_work(
         &self,
         tensors: Vec<Tensor>,

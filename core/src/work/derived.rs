@@ -30,8 +30,8 @@ impl Work {
         (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
     }
 
-    /// The work of an operation of this name that needed nobody else, in the group of this identity,
-    /// and is done.
+    /// The work of an operation of this name that is done, and needed nobody else; in the group of
+    /// this identity.
     pub fn of_nothing(name: &'static str, group: u64) -> Work {
         Work::done(name, group, 0)
     }

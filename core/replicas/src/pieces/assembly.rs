@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::wire::{Digest, PIECE, piece_length, pieces_of};
+use crate::transport::TransportError;
 
 /// So many pieces may be on their way or here while the one before them is not: what may be in
 /// memory besides the state.
@@ -170,21 +171,24 @@ impl Assembly {
         number < self.first_missing() || self.parked.contains_key(&number)
     }
 
-    /// A piece that is right is here; whether it was not before. None if there is no memory for it.
-    pub(super) fn put(&mut self, number: u64, bytes: Vec<u8>) -> Option<bool> {
+    /// A piece that is right is here; whether it was not before.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(super) fn put(&mut self, number: u64, bytes: Vec<u8>) -> Result<bool, TransportError> {
         if self.has(number) {
             self.spare.push(bytes);
-            return Some(false);
+            return Ok(false);
         }
         self.asked.remove(&number);
         self.again.remove(&number);
         self.refused.remove(&number);
         if number > self.first_missing() {
             self.parked.insert(number, bytes);
-            return Some(true);
+            return Ok(true);
         }
-        self.append(bytes)?;
-        self.append_parked().then_some(true)
+        let has_room = self.append(bytes).is_some() && self.append_parked();
+        if has_room { Ok(true) } else { Err(TransportError::Memory(self.length())) }
     }
 
     /// False if there is no memory for it.
@@ -273,8 +277,8 @@ mod tests {
         for number in [2, 0, 3, 1] {
             assert!(!made.is_whole());
             let length = made.memory(number).unwrap().len();
-            assert_eq!(made.put(number, vec![number as u8; length]), Some(true));
-            assert_eq!(made.put(number, piece(9)), Some(false), "it is here");
+            assert!(made.put(number, vec![number as u8; length]).unwrap());
+            assert!(!made.put(number, piece(9)).unwrap(), "it is here");
         }
         assert!(made.is_whole() && made.memory(4).is_none());
         let whole = [piece(0), piece(1), piece(2), vec![3; PIECE - 1]].concat();

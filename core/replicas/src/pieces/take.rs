@@ -357,8 +357,7 @@ impl<'a> StateReceiver<'a> {
         let mut inner = self.lock();
         let Inner { assembly, outcome, progress, .. } = &mut *inner;
         if let Some(assembly) = assembly {
-            let is_new = assembly.put(number, bytes);
-            let is_new = is_new.ok_or(TransportError::Memory(assembly.length()))?;
+            let is_new = assembly.put(number, bytes)?;
             outcome.pieces[source] += u64::from(is_new);
             progress.note(assembly.bytes() - assembly.kept(), assembly, self.step);
         }
