@@ -130,7 +130,7 @@ impl Work {
             ([], parts) => all_of(parts.iter().map(|(completion, _)| completion)),
             (endings, _) => all_of(endings.iter()),
         };
-        let began = Instant::now();
+        let began = label.began;
         #[cfg(feature = "tcp")]
         let (label, recorder) = {
             let numbers = (sequence, parts.len().max(1) as u64);

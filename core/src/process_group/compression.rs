@@ -172,6 +172,7 @@ impl ProcessGroup {
             outputs.extend_from_slice(&operation.local);
             staged.push(wire.stage(operation)?);
         }
+        let label = self.request_label(request);
         let mut issued = Vec::with_capacity(2 * staged.len());
         for calls in staged {
             match calls {
@@ -184,7 +185,7 @@ impl ProcessGroup {
             }
         }
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        let work = Work::new(self.request_label(request), issued, outputs);
+        let work = Work::new(label, issued, outputs);
         Ok(if compresses { work.with_losses(losses) } else { work })
     }
 }

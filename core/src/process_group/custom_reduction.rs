@@ -87,6 +87,7 @@ impl ProcessGroup {
             calls.push(call);
             combinations.push(combination);
         }
+        let label = self.request_label(request);
         let issued = backend.together(calls, options)?;
         let place = Place {
             members: Arc::downgrade(&self.inner),
@@ -100,7 +101,6 @@ impl ProcessGroup {
             followed.map(|(issued, combination)| combination.follow(issued, place.clone()));
         let endings = endings.collect();
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        let label = self.request_label(request);
         Ok(Work::followed(label, issued, endings, outputs, Vec::new()))
     }
 

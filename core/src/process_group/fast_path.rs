@@ -126,8 +126,8 @@ impl ProcessGroup {
         let (agreed, name) = (call.agreed, plain.name);
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let options = IssueOptions { deadline, waiting: plain.waiting };
-        let issued = members.cpu.collective(call, options);
         let label = self.plain_label(plain, lengths);
+        let issued = members.cpu.collective(call, options);
         let cpu = || members.cpu.clone();
         Some(issued.map(|issued| Work::new(label, vec![(issued, cpu())], Vec::new())))
     }

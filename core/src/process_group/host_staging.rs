@@ -66,12 +66,12 @@ impl ProcessGroup {
             uncut_outputs: Vec::new(),
             ..request.clone()
         };
+        let label = self.request_label(request);
         let work = self.issue_checked_unhooked(self.check(host)?, waiting)?;
         let back = if only_reads { Vec::new() } else { outputs.into_iter().flatten().collect() };
         let endings = vec![copied_back(&work, back)];
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         let outputs = request.outputs.concat();
-        let label = self.request_label(request);
         Ok(Work::followed(label, work.parts(), endings, outputs, devices))
     }
 }

@@ -5,6 +5,7 @@ use super::ProcessGroup;
 #[cfg(feature = "tcp")]
 use super::hook_arguments::of_collective;
 use super::messages::MessageRequest;
+use crate::clock::Instant;
 #[cfg(feature = "tcp")]
 use crate::completion::WaitIntent;
 use crate::generated::error::Result;
@@ -20,6 +21,7 @@ impl ProcessGroup {
             name,
             group: self.identity(),
             comm_name: CommName::current(),
+            began: Instant::now(),
             #[cfg(feature = "tcp")]
             record: Some((self.inner.recorder.clone(), OperationNote::default())),
         }

@@ -488,6 +488,7 @@ impl ProcessGroup {
         if is_regrouped {
             outputs = request.outputs.concat();
         }
+        let label = self.request_label(&request);
         let issued = match calls.len() {
             1 => calls
                 .into_iter()
@@ -496,7 +497,7 @@ impl ProcessGroup {
             _ => backend.together(calls, options),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        Ok(Work::on_devices(self.request_label(&request), issued, outputs, devices))
+        Ok(Work::on_devices(label, issued, outputs, devices))
     }
 
     /// Issues `request` and waits. When it returns, nothing accesses its memory any more.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::CommName;
 #[cfg(feature = "tcp")]
 use super::{Part, all_of};
-#[cfg(feature = "tcp")]
 use crate::clock::Instant;
 #[cfg(feature = "tcp")]
 use crate::completion::Completion;
@@ -22,6 +21,8 @@ pub(crate) struct OperationLabel {
     pub(crate) group: u64,
     /// What the user calls it.
     pub(crate) comm_name: Option<CommName>,
+    /// When it was called: it may be done before there is a work.
+    pub(crate) began: Instant,
     /// Where it is recorded, and what is noted of it.
     #[cfg(feature = "tcp")]
     pub(crate) record: Option<(Arc<Recorder>, OperationNote)>,

@@ -77,8 +77,13 @@ fn a_work_that_was_waited_for_is_done_although_another_thread_has_yet_to_tell() 
         let parts = [1, 2].map(issue);
         let completions = parts.clone().map(|part| part.completion);
         let parts = parts.map(|part| (part, backend.clone())).into();
-        let label =
-            OperationLabel { name: "allreduce_coalesced", group: 0, comm_name: None, record: None };
+        let label = OperationLabel {
+            name: "allreduce_coalesced",
+            group: 0,
+            comm_name: None,
+            began: Instant::now(),
+            record: None,
+        };
         let work = Work::new(label, parts, Vec::new());
         let (told, hears) = std::sync::mpsc::channel();
         work.on_end(move || told.send(()).unwrap());
