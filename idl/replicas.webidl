@@ -108,7 +108,7 @@ interface Manager {
   undefined register_state_dict_fn(DOMString key, LoadStateDict load_state_dict,
                                    StateDict state_dict);
 
-  /// As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+  /// As `register_state_dict_fn`, of bytes in a form of the program's own: `state.get(key)` gives
   /// them, and `state.set(key, value)` takes them.
   [Handwritten, NotIn=(python, rust), Throws=InvalidArgument]
   undefined register_state_store(DOMString key, Store state);

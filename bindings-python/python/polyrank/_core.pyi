@@ -2489,7 +2489,7 @@ class Manager:
         Raises `InvalidArgumentError`.
         """
     def register_state_store(self, key: str, state: Store) -> None:
-        """As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+        """As `register_state_dict_fn`, of bytes in a form of the program's own: `state.get(key)` gives
         them, and `state.set(key, value)` takes them.
 
         Raises `InvalidArgumentError`.

@@ -2061,7 +2061,7 @@ impl Manager {
         implementations::manager::register_state_dict_fn(slf, call)
     }
 
-    /// As `registerStateDictFn`, of bytes in a form of the program's own: `state.get(key)` gives
+    /// As `register_state_dict_fn`, of bytes in a form of the program's own: `state.get(key)` gives
     /// them, and `state.set(key, value)` takes them.
     ///
     /// Raises `InvalidArgumentError`.
