@@ -532,7 +532,7 @@ export class DistNetworkError extends PolyrankError {
   readonly kind: "Network";
 }
 
-/** There is no quorum of replicas. `startQuorum` asks again. */
+/** The replicas have no quorum yet: call `startQuorum` again. */
 export class QuorumError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */

@@ -360,7 +360,7 @@ dictionary Network {
   required DOMString message;
 };
 
-/// There is no quorum of replicas. `start_quorum` asks again.
+/// The replicas have no quorum yet: call `start_quorum` again.
 [Error, Python=QuorumError,
  Message="{message}"]
 dictionary Quorum {

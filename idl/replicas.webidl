@@ -110,7 +110,7 @@ interface Manager {
 
   /// As `register_state_dict_fn`, of bytes in a form of the program's own: `state.get(key)` gives
   /// them, and `state.set(key, value)` takes them.
-  [Handwritten, NotIn=(python, rust), Throws=InvalidArgument]
+  [Handwritten, Rust=register_state, Throws=InvalidArgument]
   undefined register_state_store(DOMString key, Store state);
 
   /// A step begins: asks for a quorum. With `use_async_quorum` it returns at once, and what goes

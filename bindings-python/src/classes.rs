@@ -256,7 +256,7 @@ macro_rules! stores {
 
 stores!(HashStore, FileStore, PrefixStore, TCPStore, WebSocketStore);
 
-fn unexpected(answer: &Answer) -> PyErr {
+pub(crate) fn unexpected(answer: &Answer) -> PyErr {
     PyTypeError::new_err(format!("core made {answer:?}, which is not an object of this class"))
 }
 

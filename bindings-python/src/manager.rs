@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::classes::MadeByCore;
+use crate::classes::{MadeByCore, unexpected};
 use crate::convert::{CoreResult, end_call_with};
 use crate::ending::attach;
 use crate::object_codec;
@@ -78,7 +78,7 @@ impl MadeByCore for Manager {
             Answer::Object(Object::Manager(inner)) => {
                 Ok(Manager { inner: Some(inner), registered: Mutex::default() }.into())
             }
-            other => Err(PyTypeError::new_err(format!("core made {other:?}, which is no manager"))),
+            other => Err(unexpected(&other)),
         }
     }
 }

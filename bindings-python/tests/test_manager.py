@@ -461,6 +461,18 @@ def test_how_far_it_is_is_kept(one, made):
     assert (other.current_step(), other.batches_committed()) == (8, 21)
 
 
+def test_a_state_may_be_bytes_of_a_store(start, two, made):
+    start("ahead_of_others", settings=settings(two))
+    manager, store = made(two), polyrank.HashStore()
+    manager.register_state_store("model", store)
+    with pytest.raises(polyrank.InvalidArgumentError, match="registered already"):
+        manager.register_state_store("model", store)
+    manager.start_quorum()
+    manager.should_commit()
+    # What the other one gives is no state of a store, but these bytes: CBOR for nothing.
+    assert store.get("model") == b"\xf6"
+
+
 def test_modes_have_the_numbers_of_torchft():
     assert [WorldSizeMode(number).name for number in (0, 1)] == ["DYNAMIC", "FIXED_WITH_SPARES"]
 

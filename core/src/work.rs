@@ -178,8 +178,8 @@ impl Work {
         parts.map(part).collect()
     }
 
-    /// The work of an operation that is done.
-    pub(crate) fn done(name: &'static str, group: u64, sequence: u64) -> Work {
+    /// The work of an operation of this name that is done, in the group of this identity.
+    pub fn done(name: &'static str, group: u64, sequence: u64) -> Work {
         Work { name, sequence, group, inner: None }
     }
 

@@ -97,7 +97,7 @@ name(DistStoreError, "DistStoreError", "Store");
 export class DistNetworkError extends PolyrankError {}
 name(DistNetworkError, "DistNetworkError", "Network");
 
-/** There is no quorum of replicas. `startQuorum` asks again. */
+/** The replicas have no quorum yet: call `startQuorum` again. */
 export class QuorumError extends PolyrankError {}
 name(QuorumError, "QuorumError", "Quorum");
 

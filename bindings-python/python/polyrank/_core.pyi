@@ -460,7 +460,7 @@ class DistNetworkError(PolyrankError):
     """A socket failed: connecting, binding, reading, writing."""
 
 class QuorumError(PolyrankError):
-    """There is no quorum of replicas. `start_quorum` asks again."""
+    """The replicas have no quorum yet: call `start_quorum` again."""
 
 class ManagerFailedError(PolyrankError):
     """The manager of a replica cannot go on: end the replica, and start it anew."""

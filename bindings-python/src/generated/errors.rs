@@ -237,7 +237,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "QuorumError",
         parent: None,
         bases: &[],
-        doc: "There is no quorum of replicas. `start_quorum` asks again.",
+        doc: "The replicas have no quorum yet: call `start_quorum` again.",
     },
     ErrorClass {
         kind: "ManagerFailed",

@@ -60,7 +60,7 @@ impl ManagedWork {
     fn into_work(mut self) -> Work {
         let name = self.work.as_ref().map_or("allreduce", Work::name);
         let Some(first) = self.work.take() else {
-            return Work::of_nothing(name, self.shared.group.identity());
+            return Work::done(name, self.shared.group.identity(), 0);
         };
         let (shared, turn, divisor) = (self.shared.clone(), self.turn, self.divisor);
         let tensors = std::mem::take(&mut self.tensors);

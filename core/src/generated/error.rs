@@ -353,7 +353,7 @@ pub enum Error {
         /// What failed, with which address.
         message: String,
     },
-    /// There is no quorum of replicas. `start_quorum` asks again.
+    /// The replicas have no quorum yet: call `start_quorum` again.
     #[error("{message}")]
     Quorum {
         /// Who asked, and why there is none.

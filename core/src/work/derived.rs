@@ -30,22 +30,18 @@ impl Work {
         (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
     }
 
-    /// The work of an operation of this name that is done, and needed nobody else; in the group of
-    /// this identity.
-    pub fn of_nothing(name: &'static str, group: u64) -> Work {
-        Work::done(name, group, 0)
-    }
-
     /// The same operation, which is done when `follow` has run at its end, and ends as that says.
     /// It is called once, on any thread, as the callback of [`Work::on_done`], and may change the
-    /// tensors. The given work says how the operation itself ended.
+    /// tensors; if it panics, the work ends well. The given work says how the operation itself
+    /// ended.
     pub fn followed_by(
         &self,
         follow: impl FnOnce(&Result<()>) -> Result<()> + Send + 'static,
     ) -> Work {
         let ending = Arc::new(Completion::new());
-        let told = ending.clone();
-        self.on_outcome(move |ended| told.complete(follow(ended)));
+        // Whatever becomes of `follow`, nobody waits for ever.
+        let end = WorkEnd(ending.clone());
+        self.on_outcome(move |ended| end.0.complete(follow(ended)));
         let inner = match &self.inner {
             None => Inner::of_ending(self.name, self.sequence, ending),
             Some(first) => Inner {
