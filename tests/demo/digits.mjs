@@ -61,7 +61,7 @@ export async function main(pr, here) {
 }
 
 /** The images for training and for testing; every fifth is for testing. */
-function read(text) {
+export function read(text) {
   const sets = [[], []];
   for (const [index, line] of text.trim().split("\n").entries()) {
     const numbers = line.split(",").map(Number);
@@ -103,7 +103,7 @@ async function train(images, rank, size, addUp, show) {
  *
  * Languages may round differently here: what counts is that all ranks get the same sum.
  */
-function gradient(weights, images) {
+export function gradient(weights, images) {
   const total = new Float64Array(INPUTS * CLASSES + 1);
   for (const { inputs, digit } of images) {
     let errors = scores(weights, inputs);
@@ -168,7 +168,7 @@ async function isSameEverywhere(pr, weights) {
 }
 
 /** FNV-1a of the weights' bytes, to be compared by eye. */
-function fingerprint(weights) {
+export function fingerprint(weights) {
   const bytes = new Uint8Array(weights.buffer);
   const step = (value, byte) => BigInt.asUintN(64, (value ^ BigInt(byte)) * 0x100000001b3n);
   return bytes.reduce(step, 0xcbf29ce484222325n).toString(16).padStart(16, "0");

@@ -10,21 +10,14 @@ use std::process::ExitCode;
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::{ProcessGroup, ReduceOp};
+use polyrank_tests::digits::{CLASSES, INPUTS, Image, fingerprint, gradient, load, scores};
 
 const LANGUAGE: &str = "Rust";
-/// The pixels of an image, and a one for the bias.
-const INPUTS: usize = 65;
-const CLASSES: usize = 10;
 const EPOCHS: usize = 40;
 const BATCH: usize = 256;
 const LEARNING_RATE: f32 = 0.5;
 const ACCURACY_WANTED: f64 = 0.93;
 const DIFFERENCE_ALLOWED: f32 = 1e-5;
-
-struct Image {
-    inputs: [f64; INPUTS],
-    digit: usize,
-}
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let group = init_process_group(InitOptions::default())?;
@@ -66,22 +59,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The images for training and for testing; every fifth is for testing.
-fn load() -> Result<(Vec<Image>, Vec<Image>), Box<dyn Error>> {
-    let (mut training, mut testing) = (Vec::new(), Vec::new());
-    for (index, line) in include_str!("../data/digits.csv").lines().enumerate() {
-        let numbers = line.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
-        let (digit, pixels) = numbers.split_last().ok_or("an empty line in digits.csv")?;
-        let mut inputs = [1.0; INPUTS];
-        for (input, pixel) in inputs.iter_mut().zip(pixels) {
-            *input = f64::from(*pixel) / 16.0;
-        }
-        let set = if index % 5 == 4 { &mut testing } else { &mut training };
-        set.push(Image { inputs, digit: usize::from(*digit) });
-    }
-    Ok((training, testing))
-}
-
 /// The weights (input by class) and the last epoch's mean loss. `add_up` sums a vector over the
 /// ranks, in place; `show` is told the weights and the mean loss after each epoch.
 fn train(
@@ -110,41 +87,6 @@ fn train(
         show(epoch, &weights, mean_loss)?;
     }
     Ok((weights, mean_loss))
-}
-
-/// The sum over the images of the gradient, with the sum of the losses after it.
-///
-/// Languages may round differently here: what counts is that all ranks get the same sum.
-fn gradient<'a>(weights: &[f32], images: impl Iterator<Item = &'a Image>) -> Vec<f32> {
-    let mut total = vec![0.0; INPUTS * CLASSES + 1];
-    for image in images {
-        let mut errors = scores(weights, image);
-        let largest = errors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        errors.iter_mut().for_each(|score| *score -= largest);
-        let score_of_digit = errors[image.digit];
-        errors.iter_mut().for_each(|score| *score = score.exp());
-        let sum: f64 = errors.iter().sum();
-        total[INPUTS * CLASSES] += sum.ln() - score_of_digit;
-        errors.iter_mut().for_each(|exponential| *exponential /= sum);
-        errors[image.digit] -= 1.0;
-        for (input, slopes) in image.inputs.iter().zip(total.chunks_exact_mut(CLASSES)) {
-            for (slope, error) in slopes.iter_mut().zip(&errors) {
-                *slope += input * error;
-            }
-        }
-    }
-    total.into_iter().map(|sum: f64| sum as f32).collect()
-}
-
-/// How much the image looks like each digit.
-fn scores(weights: &[f32], image: &Image) -> [f64; CLASSES] {
-    let mut scores = [0.0; CLASSES];
-    for (input, row) in image.inputs.iter().zip(weights.chunks_exact(CLASSES)) {
-        for (score, weight) in scores.iter_mut().zip(row) {
-            *score += input * f64::from(*weight);
-        }
-    }
-    scores
 }
 
 /// For each rank, how many of its images it reads right and how many it has.
@@ -188,12 +130,4 @@ fn is_same_everywhere(group: &ProcessGroup, weights: &[f32]) -> polyrank::Result
     group.allreduce(&mut smallest, ReduceOp::Min)?;
     group.allreduce(&mut largest, ReduceOp::Max)?;
     Ok(smallest == largest)
-}
-
-/// FNV-1a of the weights' bytes, to be compared by eye.
-fn fingerprint(weights: &[f32]) -> u64 {
-    let bytes = weights.iter().flat_map(|weight| weight.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |value, byte| {
-        (value ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

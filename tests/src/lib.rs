@@ -4,6 +4,7 @@
 
 pub mod cases;
 pub mod checked_in;
+pub mod digits;
 pub mod folder;
 pub mod fork;
 pub mod heap;

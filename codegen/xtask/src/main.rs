@@ -1,6 +1,7 @@
 //! `cargo xtask`: the task runner. One file per task; this one only chooses.
 
 mod bench_check;
+mod churn;
 mod codegen;
 mod demo;
 mod native;
@@ -51,6 +52,8 @@ enum Task {
     Wasm(wasm::Arguments),
     /// Build the documentation with its demos and serve it, with a store server beside it
     Site(site::Arguments),
+    /// Kill, stop, slow and add replicas that train together, and see that training goes on
+    Churn(churn::Arguments),
     /// Compare the speed of this checkout with that of an earlier revision
     BenchCheck(bench_check::Arguments),
     /// Check and test everything
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::Node(arguments) => node::run(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Site(arguments) => site::run(&arguments),
+        Task::Churn(arguments) => churn::run(&arguments),
         Task::BenchCheck(arguments) => bench_check::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };

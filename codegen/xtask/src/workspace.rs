@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 /// The checkout that this task runner was built from.
+#[derive(Clone)]
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
