@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::sleep;
 
 /// Most calls of one connection at a time.
@@ -54,14 +54,26 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Of a connection: whether one of its requests was let in. Each request has it as an extension.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Admission(Arc<Notify>);
+/// A connection. Each of its requests has it as an extension.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    /// Each has another.
+    pub(crate) number: u64,
+    admitted: Arc<Notify>,
+    /// Its sender is there as long as the connection.
+    open: watch::Receiver<()>,
+}
 
-impl Admission {
+impl Connection {
     /// A request of this connection is let in.
     pub(crate) fn admit(&self) {
-        self.0.notify_one();
+        self.admitted.notify_one();
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(mut self) {
+        // Nothing is ever sent: this is the end of the sender.
+        while self.open.changed().await.is_ok() {}
     }
 }
 
@@ -73,6 +85,7 @@ pub(crate) async fn serve(
     limits: ConnectionLimits,
 ) {
     let room = Room::new(limits);
+    let mut numbers = 0_u64..;
     loop {
         let place = room.place().await;
         let (stream, peer) = match listener.accept().await {
@@ -86,20 +99,22 @@ pub(crate) async fn serve(
         };
         // Dropped, the connection is closed.
         let Some(of_address) = room.enter(peer.ip()) else { continue };
-        let admission = Admission::default();
-        let router = router.clone().layer(Extension(admission.clone()));
+        let (is_open, open) = watch::channel(());
+        let number = numbers.next().unwrap_or(u64::MAX);
+        let connection = Connection { number, admitted: Arc::default(), open };
+        let router = router.clone().layer(Extension(connection.clone()));
         tokio::spawn(async move {
-            connection(stream, router, versions, &admission, limits.first_request).await;
-            drop((place, of_address));
+            attend(stream, router, versions, &connection, limits.first_request).await;
+            drop((place, of_address, is_open));
         });
     }
 }
 
-async fn connection(
+async fn attend(
     stream: TcpStream,
     router: Router,
     versions: Versions,
-    admission: &Admission,
+    connection: &Connection,
     limit: Duration,
 ) {
     // Without it, answers are a little late.
@@ -127,7 +142,7 @@ async fn connection(
     tokio::select! {
         // A client that goes away is no concern of the others.
         _ = &mut served => return,
-        () = admission.0.notified() => {}
+        () = connection.admitted.notified() => {}
         () = sleep(limit) => return,
     }
     drop(served.await);

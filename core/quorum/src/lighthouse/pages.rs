@@ -17,7 +17,7 @@ use super::service::Service;
 use super::state::State;
 use super::{metrics, status};
 use crate::proto::lighthouse_service_server::LighthouseServiceServer;
-use crate::serve::Admission;
+use crate::serve::Connection;
 use crate::{access, kill, member};
 
 /// The page, which asks for `/status` again and again.
@@ -106,8 +106,8 @@ async fn let_in(Shared(state): Known, request: Request, next: Next) -> Response 
         state.lock().counts.denied += 1;
         return denial;
     }
-    if let Some(admission) = request.extensions().get::<Admission>() {
-        admission.admit();
+    if let Some(connection) = request.extensions().get::<Connection>() {
+        connection.admit();
     }
     next.run(request).await
 }

@@ -10,6 +10,7 @@ use crate::proto::{
     LighthouseHeartbeatRequest, LighthouseHeartbeatResponse, LighthouseQuorumRequest,
     LighthouseQuorumResponse,
 };
+use crate::serve::Connection;
 use crate::{deadline, member};
 
 /// The service.
@@ -55,10 +56,14 @@ impl LighthouseService for Service {
         &self,
         request: Request<LighthouseHeartbeatRequest>,
     ) -> Result<Response<LighthouseHeartbeatResponse>, Status> {
+        let connection = request.extensions().get::<Connection>().cloned();
         let replica_id = request.into_inner().replica_id;
         member::check_id(&replica_id).map_err(|wrong| self.invalid(wrong))?;
         let heard = self.state.heartbeat(&replica_id);
         heard.map_err(|refusal| Status::resource_exhausted(refusal.to_string()))?;
+        if let Some(connection) = connection {
+            self.state.watch(replica_id, connection);
+        }
         Ok(Response::new(LighthouseHeartbeatResponse {}))
     }
 }

@@ -9,7 +9,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::LighthouseOptions;
 use crate::proto::{Quorum, QuorumMember};
-use crate::rules::{Decision, Reason, Refusal, Replicas};
+use crate::rules::{Decision, RECONNECTION, Reason, Refusal, Replicas};
+use crate::serve::Connection;
 use crate::words::names;
 
 /// Most calls of one replica that wait at a time: one, and those that were given up and not yet
@@ -31,6 +32,8 @@ pub(super) struct Known {
     pub(super) counts: Counts,
     /// When the last quorum was made.
     pub(super) last_quorum: Option<Duration>,
+    /// The connection by which each replica's last heartbeat came.
+    connections: BTreeMap<String, u64>,
     /// Calls that wait, by replica.
     waiting: BTreeMap<String, Vec<Waiter>>,
     next_call: u64,
@@ -109,6 +112,30 @@ impl State {
         let outcome = known.replicas.heartbeat(replica_id, self.now(), &self.options.quorum);
         known.counts.refused += u64::from(outcome.is_err());
         outcome
+    }
+
+    /// The heartbeats of a replica come by this connection: with it ends the replica, unless it
+    /// comes by another.
+    pub(super) fn watch(self: &Arc<State>, replica_id: String, connection: Connection) {
+        let before = self.lock().connections.insert(replica_id.clone(), connection.number);
+        if before == Some(connection.number) {
+            return;
+        }
+        let (state, number) = (self.clone(), connection.number);
+        tokio::spawn(async move {
+            connection.ended().await;
+            {
+                let mut known = state.lock();
+                if known.connections.get(&replica_id) != Some(&number) {
+                    return;
+                }
+                known.connections.remove(&replica_id);
+                known.replicas.disconnect(&replica_id, state.now());
+            }
+            tokio::time::sleep(RECONNECTION).await;
+            // Who waits for it need not wait for a tick.
+            let _ = state.settle(&mut state.lock());
+        });
     }
 
     /// A replica asks for a quorum.

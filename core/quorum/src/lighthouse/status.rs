@@ -130,7 +130,7 @@ fn replicas(
         Replica {
             replica_id: id.to_owned(),
             heartbeat_age_seconds: heard.map(|at| now.saturating_sub(at).as_secs_f64()),
-            is_alive: heard.is_some_and(|at| Replicas::is_alive(at, now, &state.options.quorum)),
+            is_alive: known.is_alive(id, now, &state.options.quorum),
             is_in_quorum: members.contains_key(id),
             waits_seconds: joined.map(|it| now.saturating_sub(it.since).as_secs_f64()),
             step: said.map(|member| member.step),

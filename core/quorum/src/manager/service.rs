@@ -18,7 +18,7 @@ use crate::proto::{
     ManagerQuorumRequest, ManagerQuorumResponse, Quorum, QuorumMember, ShouldCommitRequest,
     ShouldCommitResponse,
 };
-use crate::serve::Admission;
+use crate::serve::Connection;
 
 /// Most bytes of what a rank says of its checkpoint.
 const MAX_METADATA: usize = 16 << 10;
@@ -67,8 +67,8 @@ impl Service {
         if !self.options.token.as_ref().is_none_or(is_let_in) {
             return Err(Status::unauthenticated("the manager wants the token of its job"));
         }
-        if let Some(admission) = request.extensions().get::<Admission>() {
-            admission.admit();
+        if let Some(connection) = request.extensions().get::<Connection>() {
+            connection.admit();
         }
         Ok(())
     }

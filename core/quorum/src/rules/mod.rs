@@ -1,8 +1,8 @@
 //! Who trains together: the rules of torchft's lighthouse, as a state machine without clock,
 //! network or threads. Moments are durations since the lighthouse began.
 //!
-//! 1. Alive is who was heard of within the heartbeat timeout; a quorum is made of those alive that
-//!    ask for one, sorted by id.
+//! 1. Alive is who was heard of within the heartbeat timeout, and has not lost its connection since;
+//!    a quorum is made of those alive that ask for one, sorted by id.
 //! 2. If one of them asks for `shrink_only`, nobody gets in who was not in the last quorum.
 //! 3. If all members of the last quorum ask, there is one at once, with the newcomers that ask.
 //! 4. Otherwise, not before `min_replicas` ask,
@@ -30,6 +30,10 @@ use crate::proto::{Quorum, QuorumMember};
 pub const MAX_QUORUM_BYTES: usize = 3 << 20;
 /// After how many heartbeat timeouts a replica that is silent is forgotten.
 const FORGOTTEN_AFTER: u32 = 12;
+
+/// How long a replica whose connection has ended counts as alive still: it is dead, unless it
+/// connects again. Heartbeats come every 100 ms.
+pub const RECONNECTION: Duration = Duration::from_millis(200);
 
 /// What the rules depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +104,8 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     heartbeats: BTreeMap<String, Duration>,
+    /// Since when the connection is gone by which heartbeats came, of those not heard of since.
+    disconnected: BTreeMap<String, Duration>,
     joined: BTreeMap<String, Joined>,
     /// What those that ask say of themselves.
     joined_bytes: usize,
@@ -148,6 +154,7 @@ impl Replicas {
         now: Duration,
         options: &QuorumOptions,
     ) -> Result<(), Refusal> {
+        self.disconnected.remove(replica_id);
         if let Some(heard) = self.heartbeats.get_mut(replica_id) {
             *heard = now;
             return Ok(());
@@ -160,6 +167,14 @@ impl Replicas {
         }
         self.heartbeats.insert(replica_id.to_owned(), now);
         Ok(())
+    }
+
+    /// The connection has ended by which a replica's heartbeats came, as that of a process that was
+    /// killed does at once.
+    pub fn disconnect(&mut self, replica_id: &str, now: Duration) {
+        if self.heartbeats.contains_key(replica_id) {
+            self.disconnected.insert(replica_id.to_owned(), now);
+        }
     }
 
     /// A replica asks for a quorum, which is a heartbeat, too. Asking again replaces what it said.
@@ -190,10 +205,17 @@ impl Replicas {
         }
     }
 
-    /// Whether a replica that was heard of at this moment counts as alive.
+    /// Whether the replica of this id counts as alive.
     #[must_use]
-    pub fn is_alive(heard: Duration, now: Duration, options: &QuorumOptions) -> bool {
-        now.saturating_sub(heard) < options.heartbeat_timeout
+    pub fn is_alive(&self, id: &str, now: Duration, options: &QuorumOptions) -> bool {
+        self.heartbeats.get(id).is_some_and(|heard| self.has_pulse(id, *heard, now, options))
+    }
+
+    /// As [`Replicas::is_alive`], of a replica that was heard of at this moment.
+    fn has_pulse(&self, id: &str, heard: Duration, now: Duration, options: &QuorumOptions) -> bool {
+        let gone_for = self.disconnected.get(id).map(|since| now.saturating_sub(*since));
+        let is_silent = now.saturating_sub(heard) >= options.heartbeat_timeout;
+        !is_silent && gone_for.is_none_or(|time| time < RECONNECTION)
     }
 
     /// Whether the rules allow a quorum. It costs less than [`Replicas::decide`].
@@ -234,7 +256,7 @@ impl Replicas {
         let mut joined = self.joined.iter().peekable();
         for (id, heard) in &self.heartbeats {
             let asks = joined.next_if(|(asking, _)| *asking == id);
-            if !Replicas::is_alive(*heard, now, options) {
+            if !self.has_pulse(id, *heard, now, options) {
                 continue;
             }
             census.alive += 1;
@@ -250,25 +272,20 @@ impl Replicas {
     /// Those alive that ask, by id.
     fn present(&self, now: Duration, options: &QuorumOptions) -> impl Iterator<Item = &Joined> {
         let joined = self.joined.iter();
-        joined.filter(move |(id, _)| self.counts(id, now, options)).map(|(_, it)| it)
+        joined.filter(move |(id, _)| self.is_alive(id, now, options)).map(|(_, it)| it)
     }
 
     /// Those alive that do not ask.
     fn absent(&self, now: Duration, options: &QuorumOptions) -> Vec<String> {
         let absent = self.heartbeats.iter().filter(|(id, heard)| {
-            Replicas::is_alive(**heard, now, options) && !self.joined.contains_key(*id)
+            self.has_pulse(id, **heard, now, options) && !self.joined.contains_key(*id)
         });
         absent.map(|(id, _)| id.clone()).collect()
     }
 
     /// Who asks and does not count as alive.
     fn silent(&self, now: Duration, options: &QuorumOptions) -> Vec<String> {
-        self.joined.keys().filter(|id| !self.counts(id, now, options)).cloned().collect()
-    }
-
-    /// Whether the replica of this id counts as alive.
-    fn counts(&self, id: &str, now: Duration, options: &QuorumOptions) -> bool {
-        self.heartbeats.get(id).is_some_and(|heard| Replicas::is_alive(*heard, now, options))
+        self.joined.keys().filter(|id| !self.is_alive(id, now, options)).cloned().collect()
     }
 
     /// Whether it is in the last quorum, whose members are sorted by id.
@@ -321,5 +338,6 @@ impl Replicas {
         let joined = &self.joined;
         self.heartbeats
             .retain(|id, heard| now.saturating_sub(*heard) < limit || joined.contains_key(id));
+        self.disconnected.retain(|id, _| self.heartbeats.contains_key(id));
     }
 }

@@ -64,6 +64,28 @@ fn rule_1_those_alive_that_ask_are_members_sorted_by_id() {
 }
 
 #[test]
+fn rule_1_who_lost_its_connection_is_dead_soon_unless_it_comes_again() {
+    let options = options(1, HOUR);
+    let mut replicas = asking(&["a", "b", "c"], at(0), &options);
+    settle(&mut replicas, at(0), &options).unwrap();
+    ask(&mut replicas, &["a"], at(1), &options);
+    replicas.heartbeat("b", at(1), &options).unwrap();
+    replicas.disconnect("b", at(1));
+    replicas.disconnect("c", at(1));
+    replicas.disconnect("nobody", at(1));
+    let soon = at(1) + RECONNECTION - Duration::from_millis(1);
+    let said = reason(&replicas, soon, &options);
+    assert!(said.contains("b, c"), "{said}");
+    // It was heard of after its connection had ended: it has another.
+    replicas.heartbeat("c", soon, &options).unwrap();
+    let later = at(1) + RECONNECTION;
+    let alive = |id| replicas.is_alive(id, later, &options);
+    assert_eq!(["a", "b", "c", "nobody"].map(alive), [true, false, true, false]);
+    ask(&mut replicas, &["c"], later, &options);
+    assert_eq!(ids(&settle(&mut replicas, later, &options).unwrap()), ["a", "c"]);
+}
+
+#[test]
 fn who_asks_and_is_silent_is_named() {
     let options = options(2, HOUR);
     let mut replicas = asking(&["a"], at(0), &options);
@@ -256,6 +278,7 @@ enum Event {
     Heartbeat(u8),
     Join { id: u8, shrink_only: bool, commit_failures: i64 },
     Leave(u8),
+    Disconnect(u8),
     Pass(u64),
 }
 
@@ -266,7 +289,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (id.clone(), prop::bool::weighted(0.1), 0..2_i64).prop_map(
             |(id, shrink_only, commit_failures)| Event::Join { id, shrink_only, commit_failures }
         ),
-        1 => id.prop_map(Event::Leave),
+        1 => id.clone().prop_map(Event::Leave),
+        1 => id.prop_map(Event::Disconnect),
         3 => (0..4000_u64).prop_map(Event::Pass),
     ]
 }
@@ -277,7 +301,10 @@ fn name(id: u8) -> String {
 
 /// What must hold of a quorum, by what was known before.
 fn check_quorum(before: &Replicas, quorum: &Quorum, now: Duration, options: &QuorumOptions) {
-    let alive = |id: &str| now - before.heartbeats[id] < options.heartbeat_timeout;
+    let alive = |id: &str| {
+        let is_gone = before.disconnected.get(id).is_some_and(|at| now - *at >= RECONNECTION);
+        now - before.heartbeats[id] < options.heartbeat_timeout && !is_gone
+    };
     let members = ids(quorum);
     assert!(!members.is_empty());
     assert!(members.windows(2).all(|pair| pair[0] < pair[1]), "sorted, and each once");
@@ -319,6 +346,7 @@ proptest! {
                     replicas.join(member, now, &options).unwrap();
                 }
                 Event::Leave(id) => replicas.leave(&name(id)),
+                Event::Disconnect(id) => replicas.disconnect(&name(id), now),
                 Event::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
             }
             let before = replicas.clone();
