@@ -12,7 +12,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.built {
         build(&workspace, arguments)?;
     }
-    let seed = arguments.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = arguments.seed.unwrap_or_else(random_seed);
     let folder = workspace.target(&format!("churn/{seed}"));
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
@@ -154,8 +154,10 @@ impl<'programs> Run<'programs> {
                 self.add(number)?;
             }
             self.judge.happened(event, &self.replicas);
-            if let Some(bar) = &self.bar {
-                bar.inc(1);
+            let (kind, number) = (event.name(), event.number());
+            match &self.bar {
+                Some(bar) => bar.inc(1),
+                None => eprintln!("[churn] {kind} {number}; {}", self.judge.summary()),
             }
         }
         Ok(())
@@ -247,6 +249,12 @@ impl<'programs> Run<'programs> {
         let log = replica.log.display();
         bail!("{name} was not touched, and ended with {status}; what it wrote is in {log}")
     }
+}
+
+/// Another one each time, short enough to be typed.
+fn random_seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos())
 }
 
 fn bar() -> Option<ProgressBar> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::call_counts::CallCounts;
 use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
 use super::hooks::Hooks;
@@ -378,7 +379,7 @@ impl Inner {
             group_calls: GroupCalls::default(),
             shared_texts: SharedTexts::default(),
             bound_device: options.device,
-            monitored_barriers: AtomicU64::new(0),
+            call_counts: CallCounts::default(),
             survivor_calls: SurvivorCalls::default(),
             options,
             hooks,

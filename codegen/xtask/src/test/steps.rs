@@ -202,6 +202,16 @@ impl Tools<'_> {
             },
             self.over_tcp(),
             self.by_attach(),
+            Step {
+                // Who has no processor commits no steps.
+                after: &["rust", "over-tcp", "by-attach"],
+                ..step(
+                    "churn",
+                    "replicas of three languages are killed, stopped, slowed and added",
+                    &["build", "extension", "node"],
+                    self.own(&["churn", "--built", "--events", "14", "--pace-ms", "40"]),
+                )
+            },
             step(
                 "strangers",
                 "strangers, closed and suspended tabs, encrypted connections, examples of the docs",
