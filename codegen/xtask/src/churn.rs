@@ -7,6 +7,7 @@ mod disturb;
 mod judge;
 mod replica;
 mod report;
+mod totals;
 
 use std::fs;
 use std::io::IsTerminal;
@@ -23,6 +24,7 @@ use crate::{node, python, setup};
 use disturb::{Chance, Disturber, Event};
 use judge::Judge;
 use replica::{Lighthouse, Line, Programs, Replica};
+use totals::Totals;
 
 /// How often the judge looks whether something is missing.
 const LOOK: Duration = Duration::from_millis(100);
@@ -50,6 +52,9 @@ pub(crate) struct Arguments {
     /// How long a step computes at least, in milliseconds
     #[arg(long, default_value_t = 20)]
     pace_ms: u64,
+    /// Go on after earlier runs: with the next seed, and with what they found in the totals
+    #[arg(long)]
+    resume: bool,
     /// Build nothing: the programs are there
     #[arg(long)]
     built: bool,
@@ -66,31 +71,45 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.built {
         build(&workspace, arguments)?;
     }
-    let seed = arguments.seed.unwrap_or_else(random_seed);
-    let folder = workspace.target(&format!("churn/{seed}"));
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let folder = workspace.target("churn");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let totals = folder.join("totals.json");
+    let mut totals = if arguments.resume { Totals::read(totals)? } else { Totals::none(totals) };
+    let seed = arguments.seed.or(totals.next_seed()).unwrap_or_else(random_seed);
+    let folder = folder.join(seed.to_string());
+    // What an earlier run with this seed has left.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     eprintln!("[churn] --seed {seed} --events {}; logs: {}", arguments.events, folder.display());
     let programs = Programs::new(&workspace, &folder, arguments);
 
+    let began = Instant::now();
     let mut churned = Run::start(&programs, "churn", i64::MAX)?;
     let outcome = churned.disturb(Disturber::new(Chance::new(seed), arguments.events));
     let outcome = outcome.and_then(|()| churned.end());
-    report::show(&churned.judge);
-    if let Err(error) = outcome {
-        eprintln!("[churn] FAILED: {error:#}");
-        eprintln!("[churn] again: cargo xtask churn --seed {seed} --events {}", arguments.events);
-        return Ok(ExitCode::FAILURE);
-    }
+    // Who still runs would only disturb what follows.
     let Run { judge, .. } = churned;
+    report::show(&judge);
+    let outcome = outcome.and_then(|()| compare(&programs, &judge));
+    let failure = outcome.err().map(|error| format!("{error:#}"));
+    totals.add(seed, &judge, began.elapsed(), failure.clone())?;
+    if arguments.resume {
+        println!("{}", totals.summary());
+    }
+    let Some(failure) = failure else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("[churn] FAILED: {failure}");
+    eprintln!("[churn] again: cargo xtask churn --seed {seed} --events {}", arguments.events);
+    Ok(ExitCode::FAILURE)
+}
+
+/// Has replicas train as many steps with nobody disturbed, and compares what came of it.
+fn compare(programs: &Programs, judge: &Judge) -> Result<()> {
     let steps = judge.steps();
     eprintln!("[churn] the same {steps} steps with nobody disturbed");
     let unpaced = programs.unpaced();
     let mut quiet = Run::start(&unpaced, "quiet", steps)?;
     quiet.finish().context("nobody was disturbed")?;
-    report::compare(&judge, &quiet.judge)
+    report::compare(judge, &quiet.judge)
 }
 
 fn build(workspace: &Workspace, ranks: &Arguments) -> Result<()> {

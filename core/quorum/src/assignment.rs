@@ -8,8 +8,9 @@ pub const MAX_SOURCES: usize = 8;
 
 /// What `quorum` is to the rank `group_rank` of `replica_id`; none if that is not in it.
 ///
-/// Members that are behind the largest step take the state of one that is not. Before the first
-/// step all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on
+/// Members that are behind the largest step take the state of one that is not; so do those that have
+/// committed it in another quorum than most: a replica may have been alone with that, and the others
+/// have done the step again. Before the first step all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on
 /// for each rank of a group, so that not all take from the same. Parts of the state may come from
 /// those that follow it among the sources, of which there are at most [`MAX_SOURCES`].
 #[must_use]
@@ -24,12 +25,11 @@ pub fn assignment(
     let replica_rank = members.iter().position(|member| member.replica_id == replica_id)?;
     let group_rank = usize::try_from(group_rank).ok()?;
     let max_step = members.iter().map(|member| member.step).max()?;
-    let first: Vec<&QuorumMember> =
-        members.iter().copied().filter(|member| member.step == max_step).collect();
+    let first = leading(&members, max_step);
     let primary = first[group_rank % first.len()];
     let takes_state = |member: &QuorumMember| {
         let is_fresh = init_sync && max_step == 0 && member.replica_id != primary.replica_id;
-        member.step != max_step || is_fresh
+        is_fresh || !first.iter().any(|one| one.replica_id == member.replica_id)
     };
     let (takers, sources): (Vec<usize>, Vec<usize>) =
         (0..members.len()).partition(|rank| takes_state(members[*rank]));
@@ -65,6 +65,26 @@ pub fn assignment(
         parts_src_replica_ranks: parts_of.iter().copied().map(number).collect(),
         parts_dst_replica_ranks: parts_to.map(|(taker, _)| number(*taker)).collect(),
     })
+}
+
+/// Of those with the largest step, those that have committed it in the same quorum as most of them
+/// or, if several quorums have as many, as the first one of these. All, where one does not say.
+fn leading<'a>(members: &[&'a QuorumMember], max_step: i64) -> Vec<&'a QuorumMember> {
+    let of_step = || members.iter().copied().filter(|member| member.step == max_step);
+    if of_step().any(|member| member.committed_in == 0) {
+        return of_step().collect();
+    }
+    let alike = |member: &QuorumMember| -> Vec<&'a QuorumMember> {
+        of_step().filter(|other| other.committed_in == member.committed_in).collect()
+    };
+    let mut found = Vec::new();
+    for member in of_step() {
+        let those = alike(member);
+        if those.len() > found.len() {
+            found = those;
+        }
+    }
+    found
 }
 
 fn number(count: usize) -> i64 {
@@ -109,6 +129,31 @@ mod tests {
         assert!(!of(1, 1, &quorum).heal);
         assert_eq!(of(1, 1, &quorum).recover_dst_replica_ranks, [0, 2]);
         assert!(!assignment("replica-01", 0, &quorum, false).unwrap().heal);
+    }
+
+    #[test]
+    fn who_committed_the_step_in_another_quorum_than_most_takes_their_state() {
+        let of_quorums = |committed_in: &[i64]| {
+            let mut quorum = quorum(&vec![5; committed_in.len()]);
+            let members = quorum.participants.iter_mut().zip(committed_in);
+            members.for_each(|(member, id)| member.committed_in = *id);
+            quorum
+        };
+        let takers = |committed_in: &[i64]| -> Vec<usize> {
+            let quorum = of_quorums(committed_in);
+            (0..committed_in.len()).filter(|number| of(*number, 0, &quorum).heal).collect()
+        };
+        assert_eq!(takers(&[7, 7, 7]), []);
+        assert_eq!(takers(&[7, 8, 8]), [0]);
+        assert_eq!(takers(&[7, 8]), [1]);
+        assert_eq!(takers(&[9, 8, 8, 7, 7]), [0, 3, 4]);
+        // One has read a checkpoint, or is torchft's.
+        assert_eq!(takers(&[7, 0, 8]), []);
+        let quorum = of_quorums(&[7, 8, 8]);
+        let taker = of(0, 0, &quorum);
+        assert_eq!((taker.recover_src_replica_rank, taker.max_replica_rank), (Some(1), None));
+        assert_eq!((taker.max_step, taker.max_world_size), (5, 2));
+        assert_eq!(of(1, 0, &quorum).recover_dst_replica_ranks, [0]);
     }
 
     #[test]

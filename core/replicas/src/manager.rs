@@ -209,6 +209,7 @@ impl Manager {
             state.own.step = state.own.step.saturating_add(1);
             let batches = i64::from(state.membership.participants);
             state.own.batches_committed = state.own.batches_committed.saturating_add(batches);
+            state.committed_in = state.quorum_id.unwrap_or_default();
             state.commit_failures = 0;
             state.healed_from = None;
             return Ok(true);
@@ -355,6 +356,7 @@ impl Manager {
     pub fn load_state(&self, own: ManagerState) {
         let mut state = self.shared.settled();
         state.own = own;
+        state.committed_in = 0;
         state.is_torn = false;
     }
 

@@ -69,6 +69,7 @@ fn ask(shared: &Shared, asked: Asked) -> Result<ManagerQuorumResponse, ManagerEr
             shrink_only: asked.shrink_only,
             init_sync: shared.options.init_sync,
             commit_failures: state.commit_failures.max(i64::from(is_broken)),
+            committed_in: state.committed_in,
         }
     };
     let mut tries_left = shared.options.quorum_retries;
@@ -235,8 +236,11 @@ fn give(
     let to: Vec<&str> = takers.iter().map(|taker| taker.replica).collect();
     let during = format!("giving the state of step {step} to {}", to.join(", "));
     shared.unless_torn(&during)?;
-    let own = shared.lock().own;
-    let state = shared.registered.save(own, deadline);
+    let (own, committed_in) = {
+        let state = shared.lock();
+        (state.own, state.committed_in)
+    };
+    let state = shared.registered.save(own, committed_in, deadline);
     let state = state.map_err(|why| shared.of_healing(during.clone(), why))?;
     let (bytes, began) = (state.len(), Instant::now());
     let sent = shared.transport.send(takers, step, state, deadline);

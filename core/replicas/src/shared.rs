@@ -17,6 +17,9 @@ use crate::rpc::Rpc;
 use crate::state::{Received, Registered, StateError};
 use crate::transport::StateTransport;
 
+/// In place of the quorum in which a step was committed: what this replica has is like nothing that
+/// others have.
+const TORN: i64 = -1;
 /// So many states in a row that were not taken, and a replica stays out: each costs all a step.
 const MAX_UNHEALED: u32 = 5;
 
@@ -77,6 +80,8 @@ pub(crate) struct State {
     /// Counts the quorums that were asked for, so that what was begun earlier is known.
     pub(crate) turn: u64,
     pub(crate) own: ManagerState,
+    /// The quorum in which its last step was committed; 0 if that is not known.
+    pub(crate) committed_in: i64,
     pub(crate) commit_failures: i64,
     /// That of the last quorum.
     pub(crate) quorum_id: Option<i64>,
@@ -137,6 +142,7 @@ impl Shared {
         let state = State {
             turn: 0,
             own: ManagerState::default(),
+            committed_in: 0,
             commit_failures: 0,
             quorum_id: None,
             phase: Phase::Unasked,
@@ -429,6 +435,7 @@ impl Shared {
             } else {
                 state.unhealed = 0;
                 state.healed_from = Some(before);
+                state.committed_in = received.committed_in;
             }
         }
         if let Err(why) = loaded {
@@ -451,6 +458,7 @@ impl Shared {
         let mut state = self.lock();
         if let Some(before) = state.healed_from.take() {
             state.own = before;
+            state.committed_in = TORN;
             // They vote on this one yet.
             state.asked_step = before.step;
             state.is_torn = true;

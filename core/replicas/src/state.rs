@@ -162,6 +162,9 @@ struct Header {
     version: u32,
     step: i64,
     batches_committed: i64,
+    /// The quorum in which the last step was committed; 0 if that is not known.
+    #[serde(default)]
+    committed_in: i64,
     /// Their names, and how many bytes each has, in their order.
     parts: Vec<(String, u64)>,
 }
@@ -185,7 +188,12 @@ impl Registered {
     }
 
     /// The bytes of all, and of the manager's own state.
-    pub(crate) fn save(&self, own: ManagerState, deadline: Instant) -> Result<Vec<u8>, StateError> {
+    pub(crate) fn save(
+        &self,
+        own: ManagerState,
+        committed_in: i64,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, StateError> {
         let (mut parts, mut bytes) = (Vec::new(), Vec::new());
         for (key, model) in self.all() {
             let of_key = |StateError(why)| StateError(format!("saving {key:?}: {why}"));
@@ -202,7 +210,7 @@ impl Registered {
             }
         }
         let ManagerState { step, batches_committed } = own;
-        let header = Header { version: VERSION, step, batches_committed, parts };
+        let header = Header { version: VERSION, step, batches_committed, committed_in, parts };
         let header = serde_json::to_vec(&header).map_err(|why| StateError(why.to_string()))?;
         if header.len() > MAX_HEADER {
             let (names, most) = (header.len(), MAX_HEADER);
@@ -238,6 +246,7 @@ impl Registered {
 /// The state of another replica, taken apart.
 pub(crate) struct Received {
     pub(crate) own: ManagerState,
+    pub(crate) committed_in: i64,
     parts: BTreeMap<String, std::ops::Range<usize>>,
     bytes: Vec<u8>,
 }
@@ -271,8 +280,9 @@ impl Received {
         if at != all {
             return Err(wrong("it is longer than its parts"));
         }
-        let Header { step, batches_committed, .. } = header;
-        Ok(Received { own: ManagerState { step, batches_committed }, parts, bytes })
+        let Header { step, batches_committed, committed_in, .. } = header;
+        let own = ManagerState { step, batches_committed };
+        Ok(Received { own, committed_in, parts, bytes })
     }
 
     fn part(&self, key: &str) -> &[u8] {
@@ -299,10 +309,10 @@ mod tests {
         let (source, _) = registered(&odd, &[]);
         let own = ManagerState { step: 7, batches_committed: 20 };
         let now = Instant::now();
-        let bytes = source.save(own, now).unwrap();
+        let bytes = source.save(own, 9, now).unwrap();
         let (taker, weights) = registered(&[], &[1, 2]);
         let received = Received::new(bytes.clone()).unwrap();
-        assert_eq!(received.own, own);
+        assert_eq!((received.own, received.committed_in), (own, 9));
         taker.load(&received, now).unwrap();
         let bits = |all: &[f32]| all.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&weights.lock().unwrap()), bits(&odd));
@@ -313,14 +323,14 @@ mod tests {
         assert!(Received::new(vec![255; 100]).is_err());
         let long = Registered::default();
         long.add(&"x".repeat(MAX_HEADER), Arc::new(Mutex::new(vec![0_u8]))).unwrap();
-        assert!(long.save(own, now).unwrap_err().to_string().contains("names of its parts"));
+        assert!(long.save(own, 9, now).unwrap_err().to_string().contains("names of its parts"));
     }
 
     #[test]
     fn states_of_other_names_are_not_loaded() {
         let (source, _) = registered(&[1.0], &[]);
         let now = Instant::now();
-        let bytes = source.save(ManagerState::default(), now).unwrap();
+        let bytes = source.save(ManagerState::default(), 9, now).unwrap();
         let other = Registered::default();
         other.add("weights", Arc::new(Mutex::new(vec![0_u8]))).unwrap();
         let error = other.load(&Received::new(bytes).unwrap(), now).unwrap_err();

@@ -28,6 +28,10 @@ pub struct QuorumMember {
     /// Steps lost in a row. Above zero, the quorum gets a new id, and so all connect anew.
     #[prost(int64, tag = "8")]
     pub commit_failures: i64,
+    /// polyrank's own, which torchft's lighthouse does not pass on: the id of the quorum in which its last step was
+    /// committed; 0: not known. Replicas of the same step that committed it in different quorums are not alike.
+    #[prost(int64, tag = "1003")]
+    pub committed_in: i64,
 }
 /// Who trains together until the next quorum.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -75,6 +79,9 @@ pub struct ManagerQuorumRequest {
     pub init_sync: bool,
     #[prost(int64, tag = "6")]
     pub commit_failures: i64,
+    /// polyrank's own: as that of QuorumMember.
+    #[prost(int64, tag = "1003")]
+    pub committed_in: i64,
 }
 /// What the quorum is to one rank.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

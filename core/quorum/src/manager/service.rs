@@ -88,6 +88,8 @@ impl Service {
             member.step = call.asked.step;
             member.shrink_only |= call.asked.shrink_only;
             member.commit_failures = member.commit_failures.max(call.asked.commit_failures);
+            // All of them have committed it together.
+            member.committed_in = call.asked.committed_in;
         }
         let lighthouse = self.lighthouse.clone();
         tokio::spawn(async move {
