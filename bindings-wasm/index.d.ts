@@ -896,7 +896,7 @@ export interface PreHookArgs {
   /**
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
    * `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-   * `RECVANYSOURCE`, `SENDRECV`, `SYNC_STATE`; one of a topology by the name of its method,
+   * `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
    * `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
    * `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
    * messages of devices that go together are one `COALESCED`.
@@ -3478,23 +3478,6 @@ export class ProcessGroup {
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
   }): Promise<[indices: Tensor, values: Tensor]>;
-  /**
-   * Makes `tensors` the same on all ranks: those that differ from what most ranks have become
-   * that, or, if several states are as frequent, that of the lowest rank among these. All
-   * tensors together are one state, of which only those travel that differ; a part of them comes
-   * from each rank that has the right ones, and is compared with its digest (BLAKE3) when it has
-   * come.
-   *
-   * All ranks pass tensors of the same dtypes and sizes, in the same order. Nobody changes them
-   * before the work is done. It is for parameters after a restart or an error of the hardware,
-   * and costs hardly more than hashing them where nothing differs. Not in pages of browsers.
-   *
-   * @param tensors - Read, and overwritten by the result.
-   * @throws {@link InvalidArgumentError}
-   * @throws {@link CollectiveMismatchError}
-   * @throws {@link UnsupportedError}
-   */
-  syncState<T extends readonly TensorLike[]>(tensors: T, options?: WaitOptions): Work<T>;
   /**
    * What this rank has called in this group since it was made: of each method how often, how
    * many bytes, how long that took and at what bandwidth; and for whom it has waited, of the

@@ -1172,7 +1172,7 @@ class PreHookArgs:
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
         `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-        `RECVANYSOURCE`, `SENDRECV`, `SYNC_STATE`; one of a topology by the name of its method,
+        `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
         `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
         `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
         messages of devices that go together are one `COALESCED`.
@@ -2332,18 +2332,6 @@ class ProcessGroup:
         `reduce_op` is `ReduceOp.SUM` by default.
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
-        """
-    def sync_state(self, tensors: Sequence[_Tensor]) -> Work:
-        """Makes `tensors` the same on all ranks: those that differ from what most ranks have become that,
-        or, if several states are as frequent, that of the lowest rank among these. All tensors
-        together are one state, of which only those travel that differ; a part of them comes from each
-        rank that has the right ones, and is compared with its digest (BLAKE3) when it has come.
-
-        All ranks pass tensors of the same dtypes and sizes, in the same order. Nobody changes them
-        before the work is done. It is for parameters after a restart or an error of the hardware, and
-        costs hardly more than hashing them where nothing differs. Not in pages of browsers.
-
-        Raises `InvalidArgumentError`, `CollectiveMismatchError`, `UnsupportedError`.
         """
     def stats(self) -> dict[str, Any]:
         """What this rank has called in this group since it was made: of each method how often, how many

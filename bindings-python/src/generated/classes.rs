@@ -1832,27 +1832,6 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ALLREDUCE_SPARSE", positional, keywords)
     }
 
-    /// Makes `tensors` the same on all ranks: those that differ from what most ranks have become that,
-    /// or, if several states are as frequent, that of the lowest rank among these. All tensors
-    /// together are one state, of which only those travel that differ; a part of them comes from each
-    /// rank that has the right ones, and is compared with its digest (BLAKE3) when it has come.
-    ///
-    /// All ranks pass tensors of the same dtypes and sizes, in the same order. Nobody changes them
-    /// before the work is done. It is for parameters after a restart or an error of the hardware, and
-    /// costs hardly more than hashing them where nothing differs. Not in pages of browsers.
-    ///
-    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`, `UnsupportedError`.
-    #[pyo3(name = "sync_state", signature = (*positional, **keywords), text_signature = "($self, tensors)")]
-    fn py_sync_state<'py>(
-        slf: &Bound<'py, Self>,
-        positional: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let call = convert::resolve(py, &tables::PROCESS_GROUP_SYNC_STATE, positional, keywords)?;
-        implementations::process_group::sync_state(slf, call)
-    }
-
     /// What this rank has called in this group since it was made: of each method how often, how many
     /// bytes, how long that took and at what bandwidth; and for whom it has waited, of the present
     /// members. Always counted, and asked for without waiting for anybody.

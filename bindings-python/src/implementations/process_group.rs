@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 pub(crate) use self::{
     message as ppermute, message as recv, message as recv_anysource, message as send,
-    message as sendrecv, message as sync_state,
+    message as sendrecv,
 };
 use super::Answer;
 use super::point_to_point;

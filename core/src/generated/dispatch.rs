@@ -1647,13 +1647,6 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(implementations::process_group::supports_window)),
     },
     Entry {
-        key: "PROCESS_GROUP_SYNC_STATE",
-        method: &calls::PROCESS_GROUP_SYNC_STATE,
-        order: Order::Free,
-        waits: false,
-        run: None,
-    },
-    Entry {
         key: "PROCESS_GROUP_TIMEOUT",
         method: &PROCESS_GROUP_TIMEOUT,
         order: Order::Free,

@@ -391,11 +391,6 @@ pub mod process_group {
         /// `timeout`
         pub const TIMEOUT: usize = 3;
     }
-    /// `ProcessGroup.sync_state`
-    pub mod sync_state {
-        /// `tensors`
-        pub const TENSORS: usize = 0;
-    }
     /// `ProcessGroup.new_window`
     pub mod new_window {
         /// `tensor`

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::call_counts::CallCounts;
 use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
 use super::hooks::Hooks;
@@ -379,7 +378,7 @@ impl Inner {
             group_calls: GroupCalls::default(),
             shared_texts: SharedTexts::default(),
             bound_device: options.device,
-            call_counts: CallCounts::default(),
+            monitored_barriers: AtomicU64::new(0),
             survivor_calls: SurvivorCalls::default(),
             options,
             hooks,

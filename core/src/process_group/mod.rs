@@ -25,7 +25,6 @@ use crate::work::Work;
 
 mod assembly;
 #[cfg(feature = "tcp")]
-mod call_counts;
 mod chaos;
 mod check;
 mod check_lists;
@@ -68,8 +67,6 @@ mod sibling_names;
 mod sparse;
 mod split;
 mod stage;
-#[cfg(feature = "tcp")]
-mod state_sync;
 #[cfg(feature = "tcp")]
 mod statistics;
 mod symmetric_memory;
@@ -116,7 +113,8 @@ struct Inner {
     /// How often the members had been replaced before.
     epoch: u64,
     name: String,
-    /// The name that all members know it by, who may have come with different ones.
+    /// The name that all members know the group by; it differs from `name` where members came
+    /// together that call it differently.
     shared_name: String,
     /// Where the members come from, if the group was reconfigured.
     origins: Option<reconfigure::Origins>,
@@ -129,7 +127,8 @@ struct Inner {
     members: Vec<u32>,
     /// Rejects every request once the group was left.
     store: Arc<GroupStore>,
-    /// For monitored barriers, opened by the first: another thread may block the group's own.
+    /// A separate store connection for monitored barriers, opened by the first: the group's own may
+    /// be blocked by another thread.
     barrier_store: Mutex<Option<Arc<dyn Store>>>,
     /// What compressed operations are compressed into.
     kept_memory: Arc<kept_memory::KeptMemory>,
@@ -144,7 +143,8 @@ struct Inner {
     /// The calls that make groups out of this one.
     group_calls: group_calls::GroupCalls,
     shared_texts: shared_texts::SharedTexts,
-    call_counts: call_counts::CallCounts,
+    /// How many monitored barriers this rank called.
+    monitored_barriers: AtomicU64,
     /// The calls that only those make who live.
     survivor_calls: reconfigure::SurvivorCalls,
     options: GroupOptions,

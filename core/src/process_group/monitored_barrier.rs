@@ -6,6 +6,7 @@
 //! of it goes through the collectives, so that a rank that is stuck in one is found like any other.
 //! All goes over a connection of the barriers' own, as others may wait in that of the group.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl ProcessGroup {
         if self.is_alone() {
             return Ok(());
         }
-        let number = self.inner.call_counts.monitored_barriers.next();
+        let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
         let limit = timeout.unwrap_or_else(|| self.limit());
         let others: Vec<u32> = match self.rank() {
             0 => (1..self.size()).take(WATCHED).collect(),

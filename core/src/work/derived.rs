@@ -9,8 +9,6 @@ use super::{Inner, Work};
 use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::generated::error::Result;
-#[cfg(feature = "tcp")]
-use crate::tensor::Tensor;
 
 /// Ends a work well when it is dropped.
 #[derive(Debug)]
@@ -22,29 +20,7 @@ impl Drop for WorkEnd {
     }
 }
 
-impl WorkEnd {
-    /// Ends it so, in place of well.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn complete(self, outcome: Result<()>) {
-        self.0.complete(outcome);
-    }
-}
-
 impl Work {
-    /// As [`Work::ending_with`], of an operation on these tensors.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn ending_on(
-        name: &'static str,
-        group: u64,
-        tensors: Vec<Tensor>,
-    ) -> (Work, WorkEnd) {
-        let completion = Arc::new(Completion::new());
-        let end = WorkEnd(completion.clone());
-        let outputs = Mutex::new(tensors);
-        let inner = Inner { outputs, ..Inner::of_ending(name, 0, completion) };
-        (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
-    }
-
     /// The work of an operation of this name that is still to be issued, in the group of this
     /// identity, and what ends it. Others move what it waits for.
     pub fn ending_with(name: &'static str, group: u64) -> (Work, WorkEnd) {

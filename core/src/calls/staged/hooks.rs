@@ -53,8 +53,6 @@ impl StagedOperation {
             Operation::Recv { peer: None, .. } => facts("RECVANYSOURCE", -1, None),
             Operation::Permutation { .. } | Operation::Neighbors(..) => facts("ALLTOALL", -1, None),
             Operation::Exchange(exchange) => facts("SENDRECV", exchange.to.0 as i32, None),
-            #[cfg(feature = "tcp")]
-            Operation::StateSync(_) => facts("SYNC_STATE", -1, None),
             // The group that gets it calls its hooks.
             #[cfg(not(target_family = "wasm"))]
             Operation::Managed(..) => return None,

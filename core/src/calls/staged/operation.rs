@@ -47,9 +47,6 @@ pub(super) enum Operation {
     Exchange(ExchangeRequest),
     /// An exchange between neighbours.
     Neighbors(Topology, Box<NeighborCall>),
-    /// Tensors that are to be the same on all ranks.
-    #[cfg(feature = "tcp")]
-    StateSync(Vec<Tensor>),
     /// A reduction over replicas.
     #[cfg(not(target_family = "wasm"))]
     Managed(ReplicaManagerObject, ManagedReduction),
@@ -95,8 +92,6 @@ impl Operation {
             }
             Operation::Exchange(exchange) => group.issue_exchange(exchange, waiting),
             Operation::Neighbors(topology, call) => topology.issue(*call, waiting),
-            #[cfg(feature = "tcp")]
-            Operation::StateSync(tensors) => group.issue_state_sync(tensors, waiting),
             #[cfg(not(target_family = "wasm"))]
             Operation::Managed(manager, reduction) => reduction.issue(&manager),
             Operation::Window(window, call) => call.issue(&window, waiting),
@@ -125,7 +120,6 @@ impl Operation {
             | Operation::Permutation { .. }
             | Operation::Managed(..)
             | Operation::Neighbors(..)
-            | Operation::StateSync(_)
             | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
@@ -185,9 +179,6 @@ pub(super) fn on_manager(
 /// A send or a receive, by the roles of the parameters.
 fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation> {
     let name = resolved.method.name;
-    if let Some(tensors) = resolved.value_of(Role::InOut).map(|it| it.tensors()) {
-        return state_sync(group, tensors);
-    }
     let (input, output) =
         (resolved.single_tensor(name, Role::In)?, resolved.single_tensor(name, Role::Out)?);
     let (input, output) = match (input, output) {
@@ -213,18 +204,6 @@ fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation
         (None, Some(tensor), peer) => Ok(Operation::Recv { tensor, peer, tag }),
         _ => Err(unsupported(format!("{}.{name}", resolved.method.interface))),
     }
-}
-
-/// Tensors that are to be the same on all ranks.
-#[cfg(feature = "tcp")]
-fn state_sync(group: &ProcessGroup, tensors: Vec<Tensor>) -> Result<Operation> {
-    group.check_state(&tensors)?;
-    Ok(Operation::StateSync(tensors))
-}
-
-#[cfg(not(feature = "tcp"))]
-fn state_sync(_group: &ProcessGroup, _tensors: Vec<Tensor>) -> Result<Operation> {
-    Err(unsupported("sync_state".to_owned()))
 }
 
 /// The parameter that says who sends to whom in a permutation.
