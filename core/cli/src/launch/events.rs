@@ -21,6 +21,8 @@ pub(super) enum Event {
     OutputClosed,
     /// The launcher got a signal.
     Signal(i32),
+    /// The job ends, though nothing of this replica has failed.
+    JobEnds,
     /// The launchers of all nodes have met, or not.
     Met(Box<Result<(Nodes, Roster), String>>),
     /// The ranks of a start have ended on all nodes.

@@ -38,13 +38,6 @@ pub(super) fn run(job: &Job) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let environment = match JobEnvironment::new(job) {
-        Ok(environment) => environment,
-        Err(error) => {
-            say(&format!("no free port for rank 0: {error}"));
-            return 1;
-        }
-    };
     let (events, inbox) = channel();
     let signals = match listen_for_signals(events.clone(), Event::Signal) {
         Ok(handle) => handle,
@@ -56,34 +49,44 @@ pub(super) fn run(job: &Job) -> i32 {
     if job.agent.is_some() {
         follow_launcher(events.clone());
     }
-    let metrics = match job.metrics.map(MetricsServer::start).transpose() {
-        Ok(metrics) => metrics,
+    let deadline = job.timeout.map(|limit| Instant::now() + limit);
+    let noted = |record: &Record| write_record(job, record);
+    let supervisor = match Supervisor::new(job, cores, (events, inbox), deadline, &noted) {
+        Ok(supervisor) => supervisor,
         Err(message) => {
             say(&message);
             return 1;
         }
     };
-    let programs = job.parts.iter().map(Part::command_line).collect();
-    let mut record = Record::new(environment.run_id.clone(), programs);
-    record.max_restarts = job.max_restarts;
-    let supervisor = Supervisor {
-        job,
-        environment,
-        cores,
-        events,
-        inbox,
-        record,
-        host: job.agent.clone().unwrap_or_else(record::host),
-        nodes: None,
-        metrics,
-        deadline: job.timeout.map(|limit| Instant::now() + limit),
-    };
-    let code = supervisor.run();
+    let finished = supervisor.run();
+    if job.agent.is_some() {
+        tell(&Message::Record(Box::new(finished.record)));
+    }
     signals.close();
-    code
+    finished.exit_code
 }
 
-struct Supervisor<'job> {
+/// How a job, or a replica of it, ended.
+pub(super) struct Finished {
+    pub(super) exit_code: i32,
+    pub(super) timed_out: bool,
+    pub(super) output_closed: bool,
+    pub(super) record: Record,
+}
+
+impl Finished {
+    /// One whose ranks could not be started.
+    pub(super) fn not_started(job: &Job) -> Finished {
+        let mut record = Record::new(job.run_id.clone().unwrap_or_default(), Vec::new());
+        record.replica = job.replica.map(|replica| replica.number);
+        record.state = state(1, None, false);
+        record.exit_code = Some(1);
+        Finished { exit_code: 1, timed_out: false, output_closed: false, record }
+    }
+}
+
+/// What starts the ranks of this host, or of one replica, and starts them again.
+pub(super) struct Supervisor<'job> {
     job: &'job Job,
     environment: JobEnvironment,
     /// The cores of each rank.
@@ -97,6 +100,8 @@ struct Supervisor<'job> {
     /// What serves the ranks' statistics, if they are served.
     metrics: Option<MetricsServer>,
     deadline: Option<Instant>,
+    /// Is called with what is known of the job when that has changed.
+    noted: &'job dyn Fn(&Record),
 }
 
 /// Why the ranks are not started.
@@ -105,11 +110,46 @@ struct NotStarted {
     signal: Option<i32>,
 }
 
-impl Supervisor<'_> {
-    fn run(mut self) -> i32 {
+impl<'job> Supervisor<'job> {
+    /// What a start of the ranks needs.
+    ///
+    /// # Errors
+    /// In words: what cannot be had.
+    pub(super) fn new(
+        job: &'job Job,
+        cores: Vec<Vec<usize>>,
+        (events, inbox): (Sender<Event>, Receiver<Event>),
+        deadline: Option<Instant>,
+        noted: &'job dyn Fn(&Record),
+    ) -> Result<Supervisor<'job>, String> {
+        let environment = JobEnvironment::new(job)
+            .map_err(|error| format!("no free port for rank 0: {error}"))?;
+        let metrics = job.metrics.map(MetricsServer::start).transpose()?;
+        let programs = job.parts.iter().map(Part::command_line).collect();
+        let mut record = Record::new(environment.run_id.clone(), programs);
+        record.max_restarts = job.max_restarts;
+        record.replica = job.replica.map(|replica| replica.number);
+        Ok(Supervisor {
+            job,
+            environment,
+            cores,
+            events,
+            inbox,
+            record,
+            host: job.agent.clone().unwrap_or_else(record::host),
+            nodes: None,
+            metrics,
+            deadline,
+            noted,
+        })
+    }
+
+    /// Starts the ranks, again and again as far as that is wanted, and waits for their end.
+    pub(super) fn run(mut self) -> Finished {
         let mut restart = 0;
         let mut logs = None;
         let mut others_are_there = true;
+        let (mut timed_out, mut output_closed) = (false, false);
         let code = loop {
             let place = match self.meet(&mut restart) {
                 Ok(place) => place,
@@ -128,6 +168,7 @@ impl Supervisor<'_> {
             };
             let outcome = self.attempt(restart, &place, logs);
             others_are_there = !outcome.lost;
+            (timed_out, output_closed) = (outcome.timed_out, outcome.output_closed);
             if !outcome.may_restart || restart >= self.job.max_restarts {
                 self.record.state = state(outcome.exit_code, outcome.signalled, outcome.timed_out);
                 self.record.signal = outcome.signalled.map(signal_name);
@@ -135,7 +176,8 @@ impl Supervisor<'_> {
             }
             restart += 1;
             let max = self.job.max_restarts;
-            say(&format!("all ranks are started again: restart {restart} of {max}"));
+            let others = if self.job.replica.is_some() { "; other replicas go on" } else { "" };
+            say(&format!("all ranks are started again: restart {restart} of {max}{others}"));
         };
         if let Some(nodes) = self.nodes.as_ref().filter(|_| others_are_there) {
             nodes.leave();
@@ -145,11 +187,8 @@ impl Supervisor<'_> {
         if self.record.state == "running" {
             self.record.state = state(code, None, false);
         }
-        self.write_record();
-        if self.job.agent.is_some() {
-            tell(&Message::Record(Box::new(self.record)));
-        }
-        code
+        (self.noted)(&self.record);
+        Finished { exit_code: code, timed_out, output_closed, record: self.record }
     }
 
     /// Finds this host's place for a start of the ranks, together with the other nodes.
@@ -258,6 +297,7 @@ impl Supervisor<'_> {
             prefix: self.job.output.prefix,
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
+            replica: self.job.replica,
         };
         let mut folders = vec![(variable::POLYRANK_SIGNAL_DIR, logs.traces(restart))];
         if let Some(metrics) = &self.metrics {
@@ -294,20 +334,16 @@ impl Supervisor<'_> {
         });
         self.record.restarts = restart;
         self.record.attempts.push(attempt.record());
-        write_record(self.job, &self.record);
+        (self.noted)(&self.record);
         attempt.watch(&self.inbox);
         let outcome = attempt.finish(&self.inbox);
         self.record.attempts.pop();
         self.record.attempts.push(outcome.record.clone());
         outcome
     }
-
-    fn write_record(&self) {
-        write_record(self.job, &self.record);
-    }
 }
 
-fn write_record(job: &Job, record: &Record) {
+pub(super) fn write_record(job: &Job, record: &Record) {
     let written = job.record.as_ref().map_or(Ok(()), |path| record.write(path));
     written.unwrap_or_else(|message| say(&message));
 }

@@ -19,7 +19,7 @@ use crate::nodes::NodeOptions;
 pub(super) const DEFAULT_PORT: u16 = 29500;
 
 /// What to start on this host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// The programs in the order of their ranks.
     pub(crate) parts: Vec<Part>,
@@ -51,10 +51,31 @@ pub(crate) struct Job {
     pub(crate) grace: Duration,
     pub(crate) pass_local_rank: bool,
     pub(crate) with_mpi: bool,
+    /// How often the ranks are started, each time as a replica, if they are.
+    pub(crate) replicas: Option<Replicas>,
+    /// The replica that this is.
+    pub(crate) replica: Option<ReplicaPlace>,
+}
+
+/// The replicas of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) count: u32,
+    /// With fewer the job does not go on.
+    pub(crate) min: u32,
+    /// Where the lighthouse is, if the launcher does not serve it.
+    pub(crate) lighthouse: Option<String>,
+}
+
+/// Which of the replicas one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaPlace {
+    pub(crate) number: u32,
+    pub(crate) count: u32,
 }
 
 /// What is shown of the ranks' output, and what is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) prefix: bool,
     pub(crate) timestamps: bool,
@@ -113,8 +134,8 @@ impl RunArguments {
     /// Checks what clap cannot and reads the parts of the job.
     pub(crate) fn job(self) -> Result<Job, String> {
         self.refuse()?;
-        let count = self.ranks.np.as_deref().or(self.ranks.nproc_per_node.as_deref());
-        let parts = parts(count, self.ranks.form, &self.program)?;
+        let count = self.ranks.np.clone().or_else(|| self.ranks.nproc_per_node.clone());
+        let parts = parts(count.as_deref(), self.ranks.form, &self.program)?;
         let (hosts, parts) = match self.hosts(&parts)? {
             Some(hosts) if hosts.iter().all(Host::is_here) => {
                 (None, hosts::parts_here(&hosts, parts))
@@ -142,6 +163,8 @@ impl RunArguments {
                 .to_owned());
         }
         let variables = self.ranks.variables.iter().map(variable);
+        let variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let replicas = self.replicas.resolved(count.as_deref(), node_count, &variables)?;
         let (record, metrics) = (self.output.record.clone(), self.metrics);
         Ok(Job {
             parts,
@@ -155,7 +178,7 @@ impl RunArguments {
             agent: self.agent.agent,
             run_id: self.nodes.run_id.or(self.rendezvous.rdzv_id),
             role: self.ranks.role,
-            variables: variables.collect::<Result<_, _>>()?,
+            variables,
             wdir: self.ranks.wdir,
             binding: self.ranks.bind_to,
             output: Output::new(self.output),
@@ -167,6 +190,8 @@ impl RunArguments {
             grace: Duration::from_secs_f64(self.endings.grace),
             pass_local_rank: self.ranks.pass_local_rank,
             with_mpi: self.ranks.with_mpi,
+            replicas,
+            replica: None,
         })
     }
 

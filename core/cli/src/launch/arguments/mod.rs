@@ -7,6 +7,7 @@ pub(crate) mod job;
 pub(crate) mod options;
 pub(crate) mod parts;
 mod rendezvous;
+mod replicas;
 pub(crate) mod spelling;
 pub(crate) mod streams;
 

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::parts::{Form, MAX_RANKS_PER_NODE};
 use super::rendezvous::RendezvousOptions;
+use super::replicas::ReplicaArguments;
 use super::streams::{LocalRanks, StreamSet};
 
 /// The options of `polyrank run`.
@@ -23,6 +24,8 @@ pub(crate) struct RunArguments {
     pub(super) rendezvous: RendezvousOptions,
     #[command(flatten)]
     pub(super) hosts: HostArguments,
+    #[command(flatten)]
+    pub(super) replicas: ReplicaArguments,
     #[command(flatten)]
     pub(super) output: OutputArguments,
     #[command(flatten)]

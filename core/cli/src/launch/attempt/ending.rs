@@ -48,7 +48,8 @@ impl Attempt<'_> {
 
     /// Whether another start may help.
     pub(super) fn may_restart(&self) -> bool {
-        let is_told = self.signalled.is_some() || self.timed_out || self.output_closed;
+        let is_over = self.timed_out || self.output_closed || self.job_ends;
+        let is_told = self.signalled.is_some() || is_over;
         if is_told || self.start_failure.is_some() {
             return false;
         }

@@ -26,7 +26,7 @@ use super::logs::Logs;
 use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
 use super::record;
-use super::report::{ProcessEnd, say, signal_name};
+use super::report::{ProcessEnd, of_same_replica, say, signal_name};
 use super::stopped::RankProcesses;
 use super::written::WrittenFiles;
 use crate::affinity::started_on;
@@ -36,7 +36,7 @@ use crate::nodes::{Ending, Nodes};
 /// rank's group may hold the pipe open for ever.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 /// The exit code that a shell reports for a program that was killed because its output was closed.
-const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
+pub(super) const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
 /// The exit code of timeout(1).
 pub(super) const EXIT_TIMEOUT: i32 = 124;
 
@@ -72,6 +72,8 @@ pub(super) struct Outcome {
     pub(super) may_restart: bool,
     pub(super) signalled: Option<i32>,
     pub(super) timed_out: bool,
+    /// Whether nobody reads the output any more.
+    pub(super) output_closed: bool,
     /// Whether the launcher of another node is gone.
     pub(super) lost: bool,
     pub(super) record: record::Attempt,
@@ -119,6 +121,8 @@ pub(super) struct Attempt<'job> {
     patient_until: Instant,
     timed_out: bool,
     output_closed: bool,
+    /// Whether the job ends without a failure here.
+    job_ends: bool,
     open_streams: usize,
     /// Whether the other nodes know how it ended here.
     reported: bool,
@@ -145,6 +149,7 @@ impl<'job> Attempt<'job> {
             signalled: None,
             timed_out: false,
             output_closed: false,
+            job_ends: false,
             open_streams: 0,
             reported: false,
             stopping: false,
@@ -219,6 +224,7 @@ impl<'job> Attempt<'job> {
             may_restart: self.may_restart(),
             signalled: self.signalled,
             timed_out: self.timed_out,
+            output_closed: self.output_closed,
             lost: matches!(self.everywhere, Some(Ending::Lost { .. })),
             record,
         }
@@ -255,7 +261,8 @@ impl<'job> Attempt<'job> {
         let extra = OsString::from(format!("--local-rank={local_rank}"));
         let extra = job.pass_local_rank.then_some(extra.as_os_str());
         // A rank in its own process group would be stopped if it read from the terminal.
-        let read_stdin = rank == 0 && job.agent.is_none() && !std::io::stdin().is_terminal();
+        let is_first = rank == 0 && job.agent.is_none() && job.replica.is_none();
+        let read_stdin = is_first && !std::io::stdin().is_terminal();
         let start = || Process::start_in(job.wdir.as_deref(), part, extra, &variables, read_stdin);
         let mut process = started_on(&self.setting.cores[local_rank], start).map_err(failed)?;
         if let Some(error) = self.guard.as_mut().and_then(|guard| guard.add(process.pid()).err()) {
@@ -297,7 +304,7 @@ impl<'job> Attempt<'job> {
         let (events, screen) = (self.setting.events.clone(), self.setting.screen.clone());
         let (restart, rank) = (self.setting.restart, to.rank);
         self.open_streams += 1;
-        thread::spawn(move || {
+        thread::spawn(of_same_replica(move || {
             forward(input, &screen, to, |error| match error {
                 OutputError::Closed => {
                     let _ = events.send(Event::OutputClosed);
@@ -307,7 +314,7 @@ impl<'job> Attempt<'job> {
                 }
             });
             let _ = events.send(Event::OutputEnded { restart });
-        });
+        }));
     }
 
     fn alive(&self) -> impl Iterator<Item = &Rank> {
@@ -324,6 +331,10 @@ impl<'job> Attempt<'job> {
                 self.stop(Signal::TERM);
             }
             Event::Signal(signal) => self.signal(signal),
+            Event::JobEnds => {
+                self.job_ends = true;
+                self.stop(Signal::TERM);
+            }
             Event::EndedEverywhere { restart, ending } if restart == self.setting.restart => {
                 self.ended_everywhere(ending);
             }
@@ -492,6 +503,7 @@ impl<'job> Attempt<'job> {
                 Ok(Event::Signal(signal)) if asks_to_end(signal) => {
                     self.signalled = self.signalled.or(Some(signal));
                 }
+                Ok(Event::JobEnds) => self.job_ends = true,
                 Ok(_) => {}
                 Err(_) => break,
             }
