@@ -194,7 +194,7 @@ pub(super) struct OutputArguments {
 pub(super) struct MetricsArguments {
     /// Serve what the ranks of this host have called, counted, as OpenMetrics at
     /// http://127.0.0.1:PORT/metrics, for Prometheus; 0 picks a free port and says it. With
-    /// --hosts, each host serves its own ranks'
+    /// --hosts, each host serves its own ranks', with --replicas, each replica, at PORT, PORT + 1 …
     #[arg(long, value_name = "PORT")]
     #[arg(conflicts_with = "with_mpi")]
     pub(super) metrics_port: Option<u16>,
@@ -207,7 +207,7 @@ pub(super) struct MetricsArguments {
 #[derive(Args)]
 #[command(next_help_heading = "Failures and endings")]
 pub(super) struct EndingArguments {
-    /// Start all ranks again when one fails, so many times
+    /// Start all ranks again when one fails, so many times; with --replicas, those of its replica
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_restarts: u32,
     /// Let the other ranks continue when one fails
