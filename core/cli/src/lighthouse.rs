@@ -2,7 +2,7 @@
 //! own, until it is told to end. Knows nothing of ranks.
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,21 +135,30 @@ fn start(arguments: &LighthouseArguments) -> Result<Lighthouse, String> {
         },
         quorum_tick: milliseconds(torchft.quorum_tick_ms, arguments.quorum_tick),
         token: token(arguments.token_file.as_deref())?,
-        allows_strangers: variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1"),
+        allows_strangers: allows_strangers(),
         ..LighthouseOptions::default()
     };
     Lighthouse::start(options).map_err(|error| error.to_string())
 }
 
-/// One for the replicas of a job on this host, at any free port.
+/// One for the replicas of a job, at any free port.
 ///
 /// # Errors
 /// In words: it cannot be served, or what should be its token is none.
-pub(crate) fn of_job(min_replicas: u32) -> Result<Lighthouse, String> {
+pub(crate) fn of_job(min_replicas: u32, address: IpAddr) -> Result<Lighthouse, String> {
     let quorum = QuorumOptions { min_replicas: min_replicas as usize, ..QuorumOptions::default() };
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = LighthouseOptions { address, quorum, token: token(None)?, ..Default::default() };
+    let options = LighthouseOptions {
+        address: SocketAddr::new(address, 0),
+        quorum,
+        token: token(None)?,
+        allows_strangers: allows_strangers(),
+        ..LighthouseOptions::default()
+    };
     Lighthouse::start(options).map_err(|error| error.to_string())
+}
+
+fn allows_strangers() -> bool {
+    variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1")
 }
 
 /// The token of the file, or of the environment.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use launcher::{polyrank, text};
+use launcher::{HeldPort, polyrank, text};
 use polyrank::ReduceOp;
 use polyrank_quorum::{Lighthouse, LighthouseOptions, Token};
 use polyrank_replicas::{Manager, ManagerOptions, StartQuorum};
@@ -74,7 +74,9 @@ impl Training {
         let mut command = polyrank(words);
         command.arg("--no-python").arg(std::env::current_exe().unwrap());
         command.args(["--exact", "rank", "--nocapture"]).env(END, end.path().join("end"));
-        command.env_remove("TORCHFT_LIGHTHOUSE").env_remove("POLYRANK_TOKEN");
+        for name in ["TORCHFT_LIGHTHOUSE", "POLYRANK_TOKEN", "POLYRANK_RUN_ID"] {
+            command.env_remove(name);
+        }
         with(&mut command);
         let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(launcher.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -176,6 +178,34 @@ fn a_replica_that_is_told_to_leave_costs_the_others_at_most_one_step() {
     }
     // It has left, and is not started again; nobody has failed.
     let (code, errors) = job.end();
+    assert_eq!((code, errors.lines().count()), (Some(0), 1), "{errors}");
+}
+
+#[test]
+fn a_node_that_goes_takes_its_replicas_along_and_nobody_else_is_started_again() {
+    let port = HeldPort::new();
+    let endpoint = format!("127.0.0.1:{}", port.number);
+    let words = ["--nnodes", "1:3", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint];
+    let words = |is_host| [&words[..], &["--rdzv-conf", is_host, "--replicas", "1"]].concat();
+    let mut first = Training::start(&words("is_host=1"), |_| {});
+    first.until_together(&[0], 1);
+    let end = first.end.path().join("end");
+    for _ in 0..2 {
+        let mut second = Training::start(&words("is_host=0"), |command| {
+            command.env(END, &end);
+        });
+        // The second time, in the place that the first has left.
+        second.until_together(&[1], 2);
+        first.until_together(&[0], 2);
+        let before = first.lost.get(&0).copied().unwrap_or(0);
+        kill_process(Pid::from_child(&second.launcher), Signal::TERM).unwrap();
+        while second.next().is_some() {}
+        assert_eq!(second.launcher.wait().unwrap().code(), Some(143));
+        first.until_together(&[0], 1);
+        assert!(first.lost.get(&0).copied().unwrap_or(0) - before <= 1);
+    }
+    assert_eq!(first.pids[&(0, 0)].len(), 1);
+    let (code, errors) = first.end();
     assert_eq!((code, errors.lines().count()), (Some(0), 1), "{errors}");
 }
 

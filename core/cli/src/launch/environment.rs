@@ -197,12 +197,13 @@ impl JobEnvironment {
     }
 }
 
-/// The name of a job, or one that no other has.
+/// The name of a job; if it has none, one that no other job has.
 pub(super) fn run_id(job: &Job) -> String {
     given_run_id(job).unwrap_or_else(made_up_run_id)
 }
 
-fn given_run_id(job: &Job) -> Option<String> {
+/// The name of a job, if somebody chose one.
+pub(super) fn given_run_id(job: &Job) -> Option<String> {
     job.run_id.clone().or_else(env::run_id)
 }
 

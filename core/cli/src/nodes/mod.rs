@@ -9,6 +9,7 @@
 //!  polyrank/beat/K     counts up while node K is there
 //! ```
 
+mod replicas;
 mod stalls;
 mod watch;
 
@@ -20,6 +21,7 @@ use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::random;
+pub(crate) use replicas::{EndOfAll, ReplicaNode};
 pub(crate) use stalls::NodeStalls;
 
 /// How long a launcher waits for the others before it says whom it waits for.
@@ -45,7 +47,9 @@ pub(crate) struct NodeOptions {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) serving: Serving,
+    /// The number of nodes; where they come and go, the most, and the fewest to begin with.
     pub(crate) node_count: u32,
+    pub(crate) min_node_count: u32,
     /// This host's number, if it was told.
     pub(crate) node_rank: Option<u32>,
     /// This host's address for the others, if it was told.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use polyrank::env::variable::Variable;
 
 use super::hosts::{self, Host};
-use super::options::{Binding, OutputArguments, RunArguments};
+use super::options::{Binding, NodeCount, OutputArguments, RunArguments};
 use super::parts::{Part, parts, rank_count};
 use super::rendezvous::Meeting;
 use super::streams::{LocalRanks, Stream, StreamSet};
@@ -142,10 +142,10 @@ impl RunArguments {
             }
             hosts => (hosts, parts),
         };
-        let node_count = self.nodes.nnodes.0;
+        let node_count = self.nodes.nnodes.max;
         let given_rank = self.nodes.node_rank;
         let (meeting, address, given_rank) =
-            match self.rendezvous.meeting(node_count, given_rank)? {
+            match self.rendezvous.meeting(self.nodes.nnodes, given_rank)? {
                 Meeting::Store(options) => (Some(options), None, given_rank),
                 Meeting::Static { address, node_rank } => (None, address, node_rank),
             };
@@ -154,6 +154,7 @@ impl RunArguments {
             let last = node_count - 1;
             return Err(format!("--node-rank {node_rank} does not exist: nodes are 0 to {last}"));
         }
+        self.refuse_nodes(meeting.is_some())?;
         let (master_addr, master_port) =
             self.master(meeting.is_some() || hosts.is_some(), address)?;
         if self.endings.max_restarts > 0 && node_count > 1 && meeting.is_none() {
@@ -164,7 +165,7 @@ impl RunArguments {
         }
         let variables = self.ranks.variables.iter().map(variable);
         let variables = variables.collect::<Result<Vec<_>, _>>()?;
-        let replicas = self.replicas.resolved(count.as_deref(), node_count, &variables)?;
+        let replicas = self.replicas.resolved(count.as_deref(), self.nodes.nnodes, &variables)?;
         let (record, metrics) = (self.output.record.clone(), self.metrics);
         Ok(Job {
             parts,
@@ -202,16 +203,35 @@ impl RunArguments {
                  anew, as torchrun starts programs too; leave the option out"
             ));
         }
-        if self.nodes.standalone && self.nodes.nnodes.0 > 1 {
-            let count = self.nodes.nnodes.0;
+        if self.nodes.standalone && self.nodes.nnodes.max > 1 {
+            let count = self.nodes.nnodes.max;
             return Err(format!("--standalone cannot be used with --nnodes {count}: it is 1 node"));
         }
-        if self.ranks.np.is_some() && self.nodes.nnodes.0 > 1 {
+        if self.ranks.np.is_some() && self.nodes.nnodes.max > 1 {
             return Err("-np is a number of ranks of the whole job; where each host runs this \
                         command by itself, give -n, the ranks of each host"
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// Refuses numbers of nodes that do not go with the rest.
+    fn refuse_nodes(&self, they_meet: bool) -> Result<(), String> {
+        let NodeCount { min, max } = self.nodes.nnodes;
+        let of_replicas = self.replicas.replicas.is_some();
+        if min < max && !of_replicas {
+            return Err(format!(
+                "--nnodes {min}:{max}: nodes come and go where the job is of replicas, as in \
+                 --replicas 1; ranks of one group have a fixed number of nodes, as in --nnodes 2, \
+                 and members that change by reconfigure() and joined groups"
+            ));
+        }
+        match of_replicas && max > 1 && !they_meet {
+            true => Err("--replicas over several nodes: the launchers must meet; give \
+                         --rdzv-backend c10d --rdzv-endpoint HOST:PORT"
+                .to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// The address and port of rank 0's store.
@@ -220,7 +240,7 @@ impl RunArguments {
         is_agreed: bool,
         endpoint: Option<(String, Option<u16>)>,
     ) -> Result<(String, u16), String> {
-        let several = self.nodes.nnodes.0 > 1 && !is_agreed;
+        let several = self.nodes.nnodes.max > 1 && !is_agreed;
         let (host, port) = endpoint.map_or((None, None), |(host, port)| (Some(host), port));
         let address = self.nodes.master_addr.clone().or(host);
         let address = match address {

@@ -37,6 +37,10 @@ Examples:
   polyrank run --replicas 3 --min-replicas 2 -n 2 --max-restarts 5 python train.py
       Three replicas of two ranks that train by Manager, with a lighthouse. One that fails is
       started again alone, at most five times; without it the others go on while two are left.
+  polyrank run --nnodes 1:4 --replicas 1 -n 8 --rdzv-backend c10d --rdzv-endpoint host-a:29400 \\
+      python train.py
+      The same command on each host, at any time: it adds a replica of eight ranks to the job, and
+      takes it away when it ends. No other rank is started again.
 
 Every rank finds in its environment what torchrun sets: RANK, LOCAL_RANK, WORLD_SIZE,
 LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, MASTER_ADDR,
@@ -153,7 +157,14 @@ mod tests {
     fn what_torchrun_has_and_this_has_not_is_refused_in_words() {
         for (line, expected) in [
             ("--standalone --nnodes 2 x", "cannot be used with"),
-            ("--nnodes 1:2 x", "fixed number of nodes"),
+            ("--nnodes 1:2 x", "where the job is of replicas"),
+            ("--nnodes 2:1 x", "expected MIN:MAX"),
+            ("--nnodes 2 --replicas 2 --master-addr a x", "cannot be used with"),
+            ("--nnodes 2 --replicas 2 --node-rank 0 x", "--rdzv-backend c10d"),
+            (
+                "--nnodes 3 --replicas 2 --rdzv-backend c10d --rdzv-endpoint a x",
+                "a replica at least",
+            ),
             ("--start-method fork x", "leave the option out"),
             ("--nnodes 2 --rdzv-backend etcd x", "\"c10d\""),
             ("--nnodes 2 --rdzv-backend c10d x", "--rdzv-endpoint host-a:29400"),

@@ -96,8 +96,8 @@ pub(super) struct NodeArguments {
     #[arg(long, conflicts_with_all = ["node_rank", "master_addr", "master_port", "hosts"])]
     #[arg(conflicts_with = "hostfile")]
     pub(super) standalone: bool,
-    /// Number of hosts; each runs this command once
-    #[arg(long, default_value = "1")]
+    /// Number of hosts; each runs this command once. With --replicas, MIN:MAX where they come and go
+    #[arg(long, default_value = "1", value_name = "N|MIN:MAX")]
     pub(super) nnodes: NodeCount,
     /// This host's number, from 0 [default: 0, or what the rendezvous hands out]
     #[arg(long)]
@@ -115,9 +115,12 @@ pub(super) struct NodeArguments {
     pub(super) run_id: Option<String>,
 }
 
-/// A number of nodes, also in torchrun's form MIN:MAX where that is one number.
+/// A number of nodes, or in torchrun's form MIN:MAX the fewest and the most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NodeCount(pub(super) u32);
+pub(super) struct NodeCount {
+    pub(super) min: u32,
+    pub(super) max: u32,
+}
 
 impl FromStr for NodeCount {
     type Err = String;
@@ -133,10 +136,8 @@ impl FromStr for NodeCount {
         };
         let (low, high) = text.split_once(':').unwrap_or((text, text));
         match (number(low)?, number(high)?) {
-            (low, high) if low == high => Ok(NodeCount(low)),
-            _ => Err("a job has a fixed number of nodes, as in --nnodes 2; the members of a \
-                      running group change by reconfigure() and joined groups"
-                .to_owned()),
+            (min, max) if min <= max => Ok(NodeCount { min, max }),
+            (min, max) => Err(format!("{min}:{max}: expected MIN:MAX, as in --nnodes 1:4")),
         }
     }
 }

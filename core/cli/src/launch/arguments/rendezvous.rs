@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::options::NodeCount;
 use crate::nodes::{NodeOptions, Serving};
 
 /// The port of a rendezvous whose endpoint names none; torchrun's too.
@@ -42,12 +43,13 @@ pub(super) enum Meeting {
 }
 
 impl RendezvousOptions {
-    /// Checks the options of a job over `node_count` nodes.
+    /// Checks the options of a job over so many nodes.
     pub(super) fn meeting(
         &self,
-        node_count: u32,
+        nodes: NodeCount,
         node_rank: Option<u32>,
     ) -> Result<Meeting, String> {
+        let node_count = nodes.max;
         let conf = Conf::parse(self.rdzv_conf.as_deref().unwrap_or_default())?;
         let node_rank = node_rank.or(conf.rank);
         let endpoint = self.rdzv_endpoint.as_deref().map(endpoint).transpose()?;
@@ -72,6 +74,7 @@ impl RendezvousOptions {
                     port: port.unwrap_or(DEFAULT_PORT),
                     serving: conf.serving,
                     node_count,
+                    min_node_count: nodes.min,
                     node_rank,
                     local_addr: self.local_addr.clone(),
                     join_timeout: conf.join_timeout,

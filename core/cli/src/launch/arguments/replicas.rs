@@ -7,6 +7,7 @@ use clap::Args;
 use polyrank::env::variable;
 
 use super::job::Replicas;
+use super::options::NodeCount;
 use super::parts::MAX_RANKS_PER_NODE;
 
 /// What replicas there are, and where their lighthouse is.
@@ -14,12 +15,13 @@ use super::parts::MAX_RANKS_PER_NODE;
 #[command(next_help_heading = "Replicas that come and go (torchft)")]
 pub(super) struct ReplicaArguments {
     /// Start the ranks so many times, each time as a replica: -n is the number of its ranks, which
-    /// have a store of their own. If one of them fails, that replica alone is started again
+    /// have a store of their own. If one of them fails, that replica alone is started again. With
+    /// --nnodes N, the nodes share so many replicas; with MIN:MAX each that comes adds as many
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS_PER_NODE)))]
     #[arg(conflicts_with_all = ["hosts", "hostfile", "with_mpi", "external", "keep_going", "np"])]
     #[arg(conflicts_with_all = ["master_addr", "master_port", "agent"])]
-    replicas: Option<u32>,
+    pub(super) replicas: Option<u32>,
     /// With fewer replicas the job does not go on, nor does its lighthouse let them train
     #[arg(long, value_name = "N", requires = "replicas", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -35,16 +37,21 @@ impl ReplicaArguments {
     pub(super) fn resolved(
         &self,
         rank_count: Option<&str>,
-        node_count: u32,
+        nodes: NodeCount,
         variables: &[(OsString, OsString)],
     ) -> Result<Option<Replicas>, String> {
         let Some(count) = self.replicas else { return Ok(None) };
-        if self.min_replicas > count {
+        let is_elastic = nodes.min < nodes.max;
+        let most = if is_elastic { u64::from(count) * u64::from(nodes.max) } else { count.into() };
+        if u64::from(self.min_replicas) > most {
             let min = self.min_replicas;
-            return Err(format!("--min-replicas {min}: there are --replicas {count}"));
+            return Err(format!("--min-replicas {min}: there are --replicas {most}"));
         }
-        if node_count > 1 {
-            return Err("--replicas is for one host".to_owned());
+        if !is_elastic && count < nodes.max {
+            let nodes = nodes.max;
+            return Err(format!(
+                "--replicas {count} --nnodes {nodes}: each node has a replica at least"
+            ));
         }
         if let Some(word) = rank_count.filter(|text| text.parse::<u32>().is_err() && count > 1) {
             return Err(format!(

@@ -6,38 +6,37 @@ use std::time::Instant;
 
 use polyrank::env::variable;
 
-use super::super::arguments::job::{Job, ReplicaPlace, Replicas};
+use super::super::arguments::job::{Job, ReplicaPlace};
 use super::super::arguments::parts::visible_devices;
+use super::place::Place;
 
 /// A replica.
 pub(super) struct ReplicaJob {
     pub(super) number: u32,
     pub(super) job: Job,
-    /// When all of them began.
-    pub(super) began: Instant,
+    /// When it must have ended.
+    pub(super) deadline: Option<Instant>,
 }
 
 /// The replicas of `job` on this host.
-pub(super) fn of_replicas(
-    job: &Job,
-    replicas: &Replicas,
-    run_id: &str,
-    lighthouse: &str,
-) -> Vec<ReplicaJob> {
-    let began = Instant::now();
+pub(super) fn of_place(job: &Job, here: &Place, deadline: Option<Instant>) -> Vec<ReplicaJob> {
+    let Place { run_id, lighthouse, .. } = here;
     let devices = visible_devices();
     let of_replica = |index: u32| {
-        let place = ReplicaPlace { number: index, count: replicas.count };
+        let place = ReplicaPlace { number: here.first + index, count: here.count };
         let mut variables: Vec<(OsString, OsString)> = vec![
             (variable::TORCHFT_LIGHTHOUSE.name().into(), lighthouse.into()),
             (variable::REPLICA_GROUP_ID.name().into(), place.number.to_string().into()),
             (variable::NUM_REPLICA_GROUPS.name().into(), place.count.to_string().into()),
         ];
-        let names = devices_of(&devices, index, replicas.count, job.local_world_size());
+        let names = devices_of(&devices, index, here.here, job.local_world_size());
         variables.extend(names.map(|names| (variable::CUDA_VISIBLE_DEVICES.name().into(), names)));
-        if replicas.count > 1 && !variable::OMP_NUM_THREADS.is_set() {
+        if here.here > 1 && !variable::OMP_NUM_THREADS.is_set() {
             // As for several ranks: each replica would otherwise take all cores.
             variables.push((variable::OMP_NUM_THREADS.name().into(), "1".into()));
+        }
+        if let Some(address) = &here.address {
+            variables.push((variable::POLYRANK_MANAGER_HOST.name().into(), address.into()));
         }
         // What the user sets goes before what is set here.
         variables.extend(job.variables.iter().cloned());
@@ -46,14 +45,19 @@ pub(super) fn of_replicas(
             run_id: Some(format!("{run_id}-replica-{}", place.number)),
             replica: Some(place),
             replicas: None,
+            // Replicas of other hosts look into its store.
+            master_addr: here.address.clone().unwrap_or_else(|| job.master_addr.clone()),
+            node_count: 1,
+            node_rank: 0,
+            meeting: None,
             record: None,
             metrics: job.metrics.map(|address| metrics_of(address, index)),
             variables,
             ..job.clone()
         };
-        ReplicaJob { number: place.number, job, began }
+        ReplicaJob { number: place.number, job, deadline }
     };
-    (0..replicas.count).map(of_replica).collect()
+    (0..here.here).map(of_replica).collect()
 }
 
 /// The devices of one replica: each has its own where there are enough for all ranks, since ranks

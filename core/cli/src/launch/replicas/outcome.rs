@@ -1,6 +1,5 @@
 //! How a job of replicas goes on and ends when one of them has ended. Knows nothing of processes.
 
-use super::super::arguments::job::Replicas;
 use super::super::attempt::{EXIT_OUTPUT_CLOSED, EXIT_TIMEOUT};
 use super::super::report::say;
 use super::super::supervise::Finished;
@@ -33,10 +32,11 @@ struct Ended {
 }
 
 impl Outcome {
-    pub(super) fn new(replicas: &Replicas) -> Outcome {
+    /// Of so many replicas on this host.
+    pub(super) fn new(count: u32, min: u32) -> Outcome {
         Outcome {
-            count: replicas.count,
-            min: replicas.min,
+            count,
+            min,
             ended: Vec::new(),
             signalled: None,
             timed_out: false,
@@ -46,8 +46,13 @@ impl Outcome {
         }
     }
 
-    /// Takes in that a replica has ended; whether the others are now to end, too.
-    pub(super) fn ended(&mut self, finished: &Finished) -> bool {
+    /// Takes in that a replica has ended; why the others are now to end, too, if they are. How many
+    /// are left on other hosts is asked with the number of those that are left here.
+    pub(super) fn ended(
+        &mut self,
+        finished: &Finished,
+        elsewhere: impl FnOnce(u32) -> u32,
+    ) -> Option<String> {
         let Finished { exit_code, record, .. } = finished;
         self.timed_out |= finished.timed_out;
         self.output_closed |= finished.output_closed;
@@ -60,15 +65,41 @@ impl Outcome {
             .then(|| record.last_failure().unwrap_or_else(|| "it was not started".to_owned()));
         let number = record.replica.unwrap_or_default();
         let restarts = record.restarts;
+        self.ended.push(Ended { number, exit_code: *exit_code, restarts, lost: lost.clone() });
+        let mut why = self.output_closed.then(|| "nobody reads the output".to_owned());
         if let Some(what) = &lost {
             self.failed = self.failed.or(Some(*exit_code));
-            self.lost(number, what, restarts);
+            let left = self.left() + elsewhere(self.left());
+            let what =
+                format!("replica {number} is lost, after {}: {what}", restarts_in_words(restarts));
+            if self.signalled.is_none() {
+                say(&format!("{what}; {}", self.others(left)));
+            }
+            why = why.or((left < self.min).then_some(what));
         }
-        self.ended.push(Ended { number, exit_code: *exit_code, restarts, lost });
-        let others_end = self.output_closed || self.left() < self.min;
-        let is_new = others_end && !self.is_over;
-        self.is_over |= others_end;
+        let why = why.filter(|_| !self.is_over);
+        self.is_over |= why.is_some();
+        why
+    }
+
+    /// Takes in that the job ends, because of what happened elsewhere; whether that is new.
+    pub(super) fn ends(&mut self, exit_code: i32) -> bool {
+        let is_new = !self.is_over;
+        if is_new {
+            self.is_over = true;
+            self.failed = self.failed.or(Some(exit_code));
+        }
         is_new
+    }
+
+    /// Whether those that are left were told to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Those that have ended well.
+    pub(super) fn well(&self) -> u32 {
+        self.ended.iter().filter(|replica| replica.exit_code == 0).count() as u32
     }
 
     /// The replicas that run, or have ended well.
@@ -77,22 +108,15 @@ impl Outcome {
         self.count - lost as u32
     }
 
-    fn lost(&self, number: u32, what: &str, restarts: u32) {
-        if self.signalled.is_some() {
-            return;
-        }
-        // This one does not count among those that have ended yet.
-        let left = self.left() - 1;
-        let restarts = restarts_in_words(restarts);
-        let others = match (left, left < self.min) {
+    fn others(&self, left: u32) -> String {
+        match (left, left < self.min) {
             (0, _) => "no other is left".to_owned(),
             (1, false) => "1 is left and goes on".to_owned(),
             (left, false) => format!("{left} are left and go on"),
             (left, true) => {
                 format!("{left} left, fewer than --min-replicas {}: stopping them", self.min)
             }
-        };
-        say(&format!("replica {number} is lost, after {restarts}: {what}; {others}"));
+        }
     }
 
     /// The exit code of the launcher, when all have ended.
@@ -119,8 +143,7 @@ impl Outcome {
         if notable.is_empty() {
             return None;
         }
-        let well = self.ended.iter().filter(|replica| replica.exit_code == 0).count();
-        let mut text = format!("{well} of {} replicas ended well", self.count);
+        let mut text = format!("{} of {} replicas ended well", self.well(), self.count);
         for replica in notable.iter().take(MAX_NAMED) {
             let restarts = restarts_in_words(replica.restarts);
             let how = match (&replica.lost, replica.exit_code) {
