@@ -146,12 +146,12 @@ impl<'job> Supervisor<'job> {
 
     /// Starts the ranks, again and again as far as that is wanted, and waits for their end.
     pub(super) fn run(mut self) -> Finished {
-        let mut restart = 0;
+        let (mut restart, mut changes) = (0, 0);
         let mut logs = None;
         let mut others_are_there = true;
         let (mut timed_out, mut output_closed) = (false, false);
         let code = loop {
-            let place = match self.meet(&mut restart) {
+            let place = match self.meet(&mut restart, &mut changes) {
                 Ok(place) => place,
                 Err(reason) => {
                     self.record.state = state(reason.exit_code, reason.signal, false);
@@ -166,15 +166,28 @@ impl<'job> Supervisor<'job> {
                     break 1;
                 }
             };
-            let outcome = self.attempt(restart, &place, logs);
+            let outcome = self.attempt((restart, changes), &place, logs);
             others_are_there = !outcome.lost;
             (timed_out, output_closed) = (outcome.timed_out, outcome.output_closed);
-            if !outcome.may_restart || restart >= self.job.max_restarts {
+            let change = outcome.change();
+            if let (Some(nodes), Some(ending)) = (&mut self.nodes, &outcome.everywhere) {
+                nodes.ended(ending);
+            }
+            // One that goes is not waited for.
+            others_are_there &= !(change && outcome.signalled.is_some());
+            let used = restart - changes;
+            if !outcome.may_restart || !change && used >= self.job.max_restarts {
                 self.record.state = state(outcome.exit_code, outcome.signalled, outcome.timed_out);
                 self.record.signal = outcome.signalled.map(signal_name);
                 break outcome.exit_code;
             }
             restart += 1;
+            if change {
+                changes += 1;
+                say("all ranks are started again, on the nodes that are there");
+                continue;
+            }
+            let restart = used + 1;
             let max = self.job.max_restarts;
             let others = if self.job.replica.is_some() { "; other replicas go on" } else { "" };
             say(&format!("all ranks are started again: restart {restart} of {max}{others}"));
@@ -192,12 +205,12 @@ impl<'job> Supervisor<'job> {
     }
 
     /// Finds this host's place for a start of the ranks, together with the other nodes.
-    fn meet(&mut self, restart: &mut u32) -> Result<Place, NotStarted> {
+    fn meet(&mut self, restart: &mut u32, changes: &mut u32) -> Result<Place, NotStarted> {
         let Some(options) = self.job.meeting.clone() else {
             return Ok(Place::of_node(self.job, &self.environment));
         };
-        let roster = self.roster(options, *restart)?;
-        *restart = roster.restart;
+        let roster = self.roster(options, (*restart, *changes))?;
+        (*restart, *changes) = (roster.restart, roster.changes);
         self.environment.run_id.clone_from(&roster.run_id);
         self.record.run_id.clone_from(&roster.run_id);
         if let Some(nodes) = &self.nodes {
@@ -210,7 +223,11 @@ impl<'job> Supervisor<'job> {
     }
 
     /// Meets the other launchers on a thread of its own, since a signal may come before they do.
-    fn roster(&mut self, options: NodeOptions, restart: u32) -> Result<Roster, NotStarted> {
+    fn roster(
+        &mut self,
+        options: NodeOptions,
+        (restart, changes): (u32, u32),
+    ) -> Result<Roster, NotStarted> {
         let offer = Offer {
             host: self.host.clone(),
             local_world_size: self.job.local_world_size(),
@@ -232,7 +249,7 @@ impl<'job> Supervisor<'job> {
                     tell(&Message::Port(nodes.port()));
                 }
                 let names = (is_named.then_some(name.as_str()), name.as_str());
-                let roster = nodes.meet(restart, offer, names, say)?;
+                let roster = nodes.meet((restart, changes), offer, names, say)?;
                 Ok((nodes, roster))
             };
             let _ = events.send(Event::Met(Box::new(meet())));
@@ -279,8 +296,6 @@ impl<'job> Supervisor<'job> {
                 say(&format!("logs are in {}", folder.display()));
                 self.record.logs = Some(folder.to_string_lossy().into_owned());
             }
-            self.record.world_size = place.world_size;
-            self.record.nodes = place.node_count;
             if place.node_rank == 0 {
                 for (rank, url) in self.environment.external_urls(place) {
                     say(&format!("rank {rank} joins from elsewhere: {url}"));
@@ -292,7 +307,7 @@ impl<'job> Supervisor<'job> {
     }
 
     /// Starts the ranks, and waits for their end.
-    fn attempt(&mut self, restart: u32, place: &Place, logs: &Logs) -> Outcome {
+    fn attempt(&mut self, (restart, changes): (u32, u32), place: &Place, logs: &Logs) -> Outcome {
         let format = LineFormat {
             prefix: self.job.output.prefix,
             timestamps: self.job.output.timestamps,
@@ -313,6 +328,8 @@ impl<'job> Supervisor<'job> {
         let folder = logs.stalls(restart);
         let stalls = StallWatch::start(folder, nodes, store.clone(), processes.clone());
         self.record.store = Some(store);
+        self.record.world_size = place.world_size;
+        self.record.nodes = place.node_count;
         match &stalls {
             Ok(stalls) => folders.push((variable::POLYRANK_STALL_DIR, stalls.folder().to_owned())),
             Err(why) => say(&format!("stalls are told by each rank only: {why}")),
@@ -322,6 +339,7 @@ impl<'job> Supervisor<'job> {
             environment: &self.environment,
             place,
             restart,
+            changes,
             logs,
             screen: Arc::new(Screen::new(format)),
             cores: &self.cores,
@@ -332,7 +350,7 @@ impl<'job> Supervisor<'job> {
             host: &self.host,
             processes,
         });
-        self.record.restarts = restart;
+        self.record.restarts = restart - changes;
         self.record.attempts.push(attempt.record());
         (self.noted)(&self.record);
         attempt.watch(&self.inbox);

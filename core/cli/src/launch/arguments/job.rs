@@ -154,7 +154,8 @@ impl RunArguments {
             let last = node_count - 1;
             return Err(format!("--node-rank {node_rank} does not exist: nodes are 0 to {last}"));
         }
-        self.refuse_nodes(meeting.is_some())?;
+        let has_rank = meeting.as_ref().is_some_and(|meeting| meeting.node_rank.is_some());
+        self.refuse_nodes(meeting.is_some(), has_rank)?;
         let (master_addr, master_port) =
             self.master(meeting.is_some() || hosts.is_some(), address)?;
         if self.endings.max_restarts > 0 && node_count > 1 && meeting.is_none() {
@@ -216,14 +217,19 @@ impl RunArguments {
     }
 
     /// Refuses numbers of nodes that do not go with the rest.
-    fn refuse_nodes(&self, they_meet: bool) -> Result<(), String> {
+    fn refuse_nodes(&self, they_meet: bool, has_rank: bool) -> Result<(), String> {
         let NodeCount { min, max } = self.nodes.nnodes;
         let of_replicas = self.replicas.replicas.is_some();
-        if min < max && !of_replicas {
+        if min < max && !they_meet {
             return Err(format!(
-                "--nnodes {min}:{max}: nodes come and go where the job is of replicas, as in \
-                 --replicas 1; ranks of one group have a fixed number of nodes, as in --nnodes 2, \
-                 and members that change by reconfigure() and joined groups"
+                "--nnodes {min}:{max}: launchers that come and go must meet; give --rdzv-backend \
+                 c10d --rdzv-endpoint HOST:PORT"
+            ));
+        }
+        if min < max && has_rank {
+            return Err(format!(
+                "--nnodes {min}:{max}: the rendezvous hands out the numbers of nodes that come and \
+                 go; leave out --node-rank"
             ));
         }
         match of_replicas && max > 1 && !they_meet {

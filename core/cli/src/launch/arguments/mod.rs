@@ -157,7 +157,7 @@ mod tests {
     fn what_torchrun_has_and_this_has_not_is_refused_in_words() {
         for (line, expected) in [
             ("--standalone --nnodes 2 x", "cannot be used with"),
-            ("--nnodes 1:2 x", "where the job is of replicas"),
+            ("--nnodes 1:2 x", "launchers that come and go must meet"),
             ("--nnodes 2:1 x", "expected MIN:MAX"),
             ("--nnodes 2 --replicas 2 --master-addr a x", "cannot be used with"),
             ("--nnodes 2 --replicas 2 --node-rank 0 x", "--rdzv-backend c10d"),

@@ -96,7 +96,8 @@ pub(super) struct NodeArguments {
     #[arg(long, conflicts_with_all = ["node_rank", "master_addr", "master_port", "hosts"])]
     #[arg(conflicts_with = "hostfile")]
     pub(super) standalone: bool,
-    /// Number of hosts; each runs this command once. With --replicas, MIN:MAX where they come and go
+    /// Number of hosts; each runs this command once. MIN:MAX where they come and go: all ranks are
+    /// started again then, unless there are --replicas
     #[arg(long, default_value = "1", value_name = "N|MIN:MAX")]
     pub(super) nnodes: NodeCount,
     /// This host's number, from 0 [default: 0, or what the rendezvous hands out]

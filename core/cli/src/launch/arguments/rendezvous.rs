@@ -26,7 +26,8 @@ pub(super) struct RendezvousOptions {
     #[arg(long, value_name = "NAME")]
     pub(super) rdzv_id: Option<String>,
     /// More about the rendezvous: is_host=true|false, join_timeout=SECONDS (600),
-    /// keep_alive_interval=SECONDS (5), keep_alive_max_attempt=N (3), rank=N
+    /// keep_alive_interval=SECONDS (5), keep_alive_max_attempt=N (3), rank=N,
+    /// last_call_timeout=SECONDS (30): how long more nodes than MIN are waited for
     #[arg(long, value_name = "KEY=VALUE,…")]
     rdzv_conf: Option<String>,
     /// Address of this host for the others [default: that of its connection to the endpoint]
@@ -78,6 +79,7 @@ impl RendezvousOptions {
                     node_rank,
                     local_addr: self.local_addr.clone(),
                     join_timeout: conf.join_timeout,
+                    last_call: conf.last_call,
                     keep_alive: conf.keep_alive,
                     keep_alive_attempts: conf.keep_alive_attempts,
                 }))
@@ -114,6 +116,7 @@ struct Conf {
     serving: Serving,
     rank: Option<u32>,
     join_timeout: Duration,
+    last_call: Duration,
     keep_alive: Duration,
     keep_alive_attempts: u32,
 }
@@ -124,6 +127,7 @@ impl Conf {
             serving: Serving::IfHere,
             rank: None,
             join_timeout: Duration::from_secs(600),
+            last_call: Duration::from_secs(30),
             keep_alive: Duration::from_secs(5),
             keep_alive_attempts: 3,
         };
@@ -149,13 +153,14 @@ impl Conf {
             "rank" => self.rank = Some(value.parse().ok()?),
             // torchrun's static rendezvous has the limit under this name.
             "join_timeout" | "timeout" => self.join_timeout = seconds(value)?,
+            "last_call_timeout" => self.last_call = seconds(value)?,
             "keep_alive_interval" => self.keep_alive = seconds(value)?,
             "keep_alive_max_attempt" => {
                 self.keep_alive_attempts = value.parse().ok().filter(|count| *count > 0)?;
             }
             // What torchrun's agents need for elastic jobs, and these do not.
-            "last_call_timeout" | "close_timeout" | "read_timeout" | "store_type" | "use_libuv"
-            | "heartbeat_timeout" => {}
+            "close_timeout" | "read_timeout" | "store_type" | "use_libuv" | "heartbeat_timeout" => {
+            }
             _ => return None,
         }
         Some(())

@@ -41,7 +41,7 @@ impl Attempt<'_> {
         let (host, what) = match self.everywhere.as_ref()? {
             Ending::Done => return None,
             Ending::Failed { host, what, .. } => (host.clone(), what.clone()),
-            Ending::Lost { what } => (String::new(), what.clone()),
+            Ending::Lost { what } | Ending::Changed { what, .. } => (String::new(), what.clone()),
         };
         Some(record::Failure { rank: None, host, time: record::now(), what, message: None })
     }
@@ -55,7 +55,7 @@ impl Attempt<'_> {
         }
         match &self.everywhere {
             Some(Ending::Failed { may_restart, .. }) => *may_restart,
-            Some(Ending::Lost { .. }) => true,
+            Some(Ending::Lost { .. } | Ending::Changed { .. }) => true,
             Some(Ending::Done) => false,
             None => self.first_failure.is_some() && !self.setting.job.keep_going,
         }
@@ -65,7 +65,7 @@ impl Attempt<'_> {
     pub(super) fn exit_code(&self, all_well: bool) -> i32 {
         let elsewhere = match &self.everywhere {
             Some(Ending::Failed { exit_code, .. }) => Some(*exit_code),
-            Some(Ending::Lost { .. }) => Some(1),
+            Some(Ending::Lost { .. } | Ending::Changed { .. }) => Some(1),
             Some(Ending::Done) | None => None,
         };
         let failure = self.first_failure.as_ref().map(|failure| failure.ending.exit_code());

@@ -50,6 +50,8 @@ pub(super) struct Setting<'job> {
     pub(super) environment: &'job JobEnvironment,
     pub(super) place: &'job Place,
     pub(super) restart: u32,
+    /// How many of the starts before were because of nodes that came or went.
+    pub(super) changes: u32,
     pub(super) logs: &'job Logs,
     pub(super) screen: Arc<Screen>,
     /// The cores of each rank.
@@ -76,7 +78,16 @@ pub(super) struct Outcome {
     pub(super) output_closed: bool,
     /// Whether the launcher of another node is gone.
     pub(super) lost: bool,
+    /// How it ended for all nodes.
+    pub(super) everywhere: Option<Ending>,
     pub(super) record: record::Attempt,
+}
+
+impl Outcome {
+    /// Whether it ended because nodes came or went.
+    pub(super) fn change(&self) -> bool {
+        matches!(self.everywhere, Some(Ending::Changed { .. }))
+    }
 }
 
 /// A program that could not be started.
@@ -226,6 +237,7 @@ impl<'job> Attempt<'job> {
             timed_out: self.timed_out,
             output_closed: self.output_closed,
             lost: matches!(self.everywhere, Some(Ending::Lost { .. })),
+            everywhere: self.everywhere,
             record,
         }
     }
@@ -254,7 +266,7 @@ impl<'job> Attempt<'job> {
         let files = logs.of_rank(&job.output, restart, local_rank as u32).map_err(|error| {
             StartFailure { message: format!("the logs of rank {rank}: {error}"), exit_code: 1 }
         })?;
-        let numbers = (restart, local_rank as u32);
+        let numbers = (restart - self.setting.changes, local_rank as u32);
         let mut variables = environment.variables(job, place, numbers, &files.error_file);
         let folders = self.setting.folders.iter();
         variables.extend(folders.map(|(name, folder)| (name.name().into(), folder.into())));
@@ -377,7 +389,10 @@ impl<'job> Attempt<'job> {
                 say(&format!("node {node_rank} ({host}): {what}; {}", stopping(here)));
             }
             Ending::Lost { what } => say(&format!("{what}; {}", stopping(here))),
-            Ending::Done | Ending::Failed { .. } => {}
+            Ending::Changed { what, .. } if self.signalled.is_none() => {
+                say(&format!("{what}; {}", stopping(here)));
+            }
+            Ending::Done | Ending::Failed { .. } | Ending::Changed { .. } => {}
         }
         if ending != Ending::Done {
             let signal = ending.signal().and_then(Signal::from_named_raw);
@@ -397,7 +412,11 @@ impl<'job> Attempt<'job> {
             let ranks = if waiting == 1 { "rank" } else { "ranks" };
             let name = signal_name(number);
             say(&format!("{name}: passed on to {waiting} {ranks}"));
-            self.report_failure(format!("its launcher got {name}"), 128 + number, false);
+            let what = format!("its launcher got {name}");
+            match self.setting.nodes.filter(|nodes| nodes.may_go()) {
+                Some(nodes) => self.report(&nodes.going(self.setting.host, &what)),
+                None => self.report_failure(what, 128 + number, false),
+            }
             // Another node may have passed it on already, and twice means at once to some.
             let is_known = self.everywhere.as_ref().and_then(Ending::signal) == Some(number);
             self.stopping &= is_known;
