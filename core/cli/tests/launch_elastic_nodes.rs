@@ -1,5 +1,5 @@
-//! `polyrank run --nnodes MIN:MAX`: launchers, all on one host here, that come and go. All ranks are
-//! started again then, with what the number of nodes is now. Shell scripts stand in for ranks.
+//! `polyrank run --nnodes MIN:MAX`: launchers, all on one host here, that come and go. All ranks
+//! are started again then, with what the number of nodes is now. Shell scripts stand in for ranks.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -92,7 +92,8 @@ fn a_lighthouse_that_is_named_is_passed_on_and_none_is_served() {
 
 /// Replica 1 ends when the others wait for a line of its last start; they are never started again.
 const FAILS_TWICE: &str = "echo $$ >> \"$FOLDER/pids-$REPLICA_GROUP_ID-$RANK\"; \
-    [ $REPLICA_GROUP_ID = 1 ] || { read line < \"$FOLDER/fifo-$REPLICA_GROUP_ID-$RANK\"; exit 0; }; \
+    fifo=\"$FOLDER/fifo-$REPLICA_GROUP_ID-$RANK\"; \
+    [ $REPLICA_GROUP_ID = 1 ] || { read line < \"$fifo\"; exit 0; }; \
     [ $TORCHELASTIC_RESTART_COUNT = 2 ] || { [ $RANK = 0 ] || exec sleep 600; kill -9 $$; }; \
     [ $RANK = 0 ] || exit 0; \
     for other in 0-0 0-1 2-0 2-1; do echo > \"$FOLDER/fifo-$other\"; done";

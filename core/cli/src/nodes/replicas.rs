@@ -88,7 +88,7 @@ impl Nodes {
     /// replicas a node has by its place.
     ///
     /// # Errors
-    /// In words: the launchers are of another job, all places are taken, or too few nodes have come.
+    /// In words: the launchers are of another job, all places are taken, or too few nodes came.
     pub(crate) fn join(
         self,
         host: &str,

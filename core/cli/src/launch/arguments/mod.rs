@@ -34,6 +34,8 @@ Examples:
   polyrank run --nnodes 2 -n 8 --rdzv-backend c10d --rdzv-endpoint host-a:29400 \\
       --max-restarts 3 --log-dir logs python train.py
       The same command on both nodes, as with torchrun. If a rank fails, all are started again.
+      With --nnodes 1:4 nodes may come and go, and all ranks are started again each time, which
+      uses up none of --max-restarts.
   polyrank run --replicas 3 --min-replicas 2 -n 2 --max-restarts 5 python train.py
       Three replicas of two ranks that train by Manager, with a lighthouse. One that fails is
       started again alone, at most five times; without it the others go on while two are left.
@@ -47,12 +49,13 @@ LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK, ROLE_WORLD
 MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS,
 TORCHELASTIC_ERROR_FILE, and POLYRANK_RUN_ID. PYTHONUNBUFFERED=1 is set, and with more than one rank
 OMP_NUM_THREADS=1, unless they are set already. Rank 0 reads the launcher's standard input unless
-that is a terminal or the ranks are on --hosts; the others read nothing. With --replicas nobody does;
-each replica has these variables for itself, and REPLICA_GROUP_ID, NUM_REPLICA_GROUPS and
-TORCHFT_LIGHTHOUSE. Where there are devices for all ranks, each replica finds its own in
+that is a terminal or the ranks are on --hosts; the others read nothing. With --replicas
+nobody does, each replica has these variables for itself, and REPLICA_GROUP_ID, NUM_REPLICA_GROUPS
+and TORCHFT_LIGHTHOUSE. Where there are devices for all ranks, each replica finds its own in
 CUDA_VISIBLE_DEVICES. What -x sets goes before that.
 
-SIGINT, SIGTERM and SIGHUP end the job. SIGUSR1 and SIGUSR2 are passed on to the ranks that have
+SIGINT, SIGTERM and SIGHUP end the job; with --nnodes MIN:MAX, this node leaves it, unless it serves
+the others. SIGUSR1 and SIGUSR2 are passed on to the ranks that have
 handlers for them; on SIGUSR1 those in a group write what they have called, and it is said where:
 below --log-dir or in a temporary folder, or in that of POLYRANK_TRACE_DIR.
 

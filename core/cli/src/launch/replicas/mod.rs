@@ -1,4 +1,4 @@
-//! `polyrank run --replicas`: the ranks of a job several times, each time as a replica, with a store
+//! `polyrank run --replicas`: the ranks of a job several times, each time as a replica with a store
 //! of its own, and one lighthouse for all. A replica that fails is started again alone. Knows
 //! nothing of what the lighthouse decides.
 //!
@@ -9,8 +9,8 @@
 //!        └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Each supervisor is on a thread of its own, which starts its ranks: the kernel ends them when that
-//! thread is gone. It does for its replica what it does for a job.
+//! Each supervisor is on a thread of its own, which starts its ranks: the kernel ends them when
+//! that thread is gone. It does for its replica what it does for a job.
 
 mod jobs;
 mod outcome;
