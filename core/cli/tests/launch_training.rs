@@ -8,7 +8,7 @@
 mod launcher;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -207,6 +207,38 @@ fn a_node_that_goes_takes_its_replicas_along_and_nobody_else_is_started_again() 
     assert_eq!(first.pids[&(0, 0)].len(), 1);
     let (code, errors) = first.end();
     assert_eq!((code, errors.lines().count()), (Some(0), 1), "{errors}");
+}
+
+#[test]
+fn managers_are_found_where_their_launchers_say() {
+    let lighthouse = Lighthouse::start(LighthouseOptions {
+        address: ([127, 0, 0, 1], 0).into(),
+        ..LighthouseOptions::default()
+    });
+    let lighthouse = lighthouse.unwrap();
+    let port = HeldPort::new();
+    let endpoint = format!("127.0.0.1:{}", port.number);
+    let url = lighthouse.url();
+    let words = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint", &endpoint];
+    let words = [&words[..], &["--replicas=2", "--lighthouse", &url, "--rdzv-conf"]].concat();
+    let mut first = Training::start(&[&words[..], &["is_host=1"]].concat(), |_| {});
+    let end = first.end.path().join("end");
+    let second = [&words[..], &["is_host=0", "--local-addr=127.0.0.2"]].concat();
+    let mut second = Training::start(&second, |command| {
+        command.env(END, &end);
+    });
+    second.until_together(&[1], 2);
+    first.until_together(&[0], 2);
+    let mut asked = std::net::TcpStream::connect(lighthouse.address()).unwrap();
+    let host = lighthouse.address();
+    write!(asked, "GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut status = String::new();
+    asked.read_to_string(&mut status).unwrap();
+    for address in ["http://127.0.0.1:", "http://127.0.0.2:"] {
+        assert!(status.contains(address), "{address}: {status}");
+    }
+    assert_eq!(first.end().0, Some(0));
+    assert_eq!(second.end().0, Some(0));
 }
 
 #[test]
