@@ -2,7 +2,8 @@
 //! own, until it is told to end. Knows nothing of ranks.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -133,16 +134,36 @@ fn start(arguments: &LighthouseArguments) -> Result<Lighthouse, String> {
             max_replicas: arguments.max_replicas as usize,
         },
         quorum_tick: milliseconds(torchft.quorum_tick_ms, arguments.quorum_tick),
-        token: token(arguments)?,
-        allows_strangers: variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1"),
+        token: token(arguments.token_file.as_deref())?,
+        allows_strangers: allows_strangers(),
         ..LighthouseOptions::default()
     };
     Lighthouse::start(options).map_err(|error| error.to_string())
 }
 
+/// One for the replicas of a job, at any free port.
+///
+/// # Errors
+/// In words: it cannot be served, or what should be its token is none.
+pub(crate) fn of_job(min_replicas: u32, address: IpAddr) -> Result<Lighthouse, String> {
+    let quorum = QuorumOptions { min_replicas: min_replicas as usize, ..QuorumOptions::default() };
+    let options = LighthouseOptions {
+        address: SocketAddr::new(address, 0),
+        quorum,
+        token: token(None)?,
+        allows_strangers: allows_strangers(),
+        ..LighthouseOptions::default()
+    };
+    Lighthouse::start(options).map_err(|error| error.to_string())
+}
+
+fn allows_strangers() -> bool {
+    variable::POLYRANK_INSECURE.text().is_some_and(|text| text == "1")
+}
+
 /// The token of the file, or of the environment.
-fn token(arguments: &LighthouseArguments) -> Result<Option<Token>, String> {
-    let (text, place) = match &arguments.token_file {
+fn token(file: Option<&Path>) -> Result<Option<Token>, String> {
+    let (text, place) = match file {
         Some(file) => {
             let shown = file.display();
             let text = std::fs::read_to_string(file);

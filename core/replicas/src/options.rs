@@ -67,8 +67,9 @@ pub struct ManagerOptions {
     pub max_retries: Option<u32>,
     /// How often a quorum that failed is asked for again, before it is an error.
     pub quorum_retries: u32,
-    /// The name or address under which others reach this host; `127.0.0.1` by default, which is
-    /// right only if all replicas are on one host.
+    /// The name or address under which others reach this host. `127.0.0.1`, the default, is right
+    /// only if all replicas are on one host; `POLYRANK_MANAGER_HOST`, which `polyrank run` sets for
+    /// replicas on several, goes before it.
     pub hostname: String,
     /// The port of the manager; by default what `TORCHFT_MANAGER_PORT` says, or any that is free.
     pub port: Option<u16>,
@@ -99,6 +100,9 @@ impl fmt::Debug for ManagerOptions {
         shown.field("min_replica_size", &self.min_replica_size).finish_non_exhaustive()
     }
 }
+
+/// What is right for replicas of one host.
+const USUAL_HOSTNAME: &str = "127.0.0.1";
 
 macro_rules! setters {
     ($($name:ident: $type:ty => $value:expr,)+) => {$(
@@ -132,7 +136,7 @@ impl ManagerOptions {
             init_sync: true,
             max_retries: None,
             quorum_retries: 0,
-            hostname: "127.0.0.1".to_owned(),
+            hostname: USUAL_HOSTNAME.to_owned(),
             port: None,
             heartbeat_interval: Duration::from_millis(100),
             token: None,
@@ -183,6 +187,11 @@ impl ManagerOptions {
             self.quorum_retries = retries;
         }
         self.lighthouse = self.lighthouse.or_else(|| variable::TORCHFT_LIGHTHOUSE.text());
+        if let (USUAL_HOSTNAME, Some(host)) =
+            (self.hostname.as_str(), variable::POLYRANK_MANAGER_HOST.text())
+        {
+            self.hostname = host;
+        }
         if self.port.is_none() {
             self.port = number(variable::TORCHFT_MANAGER_PORT)?;
         }

@@ -43,6 +43,24 @@ variables! { TOPICS_OF_THE_COMMAND
             unset: "no",
             reader: "`polyrank lighthouse`, `Manager` of `polyrank-replicas`"
         }
+        /// The number of the replica that a rank is of, as torchft has it.
+        REPLICA_GROUP_ID {
+            values: "a whole number from 0",
+            unset: "`polyrank run --replicas` sets it for the ranks",
+            reader: "programs"
+        }
+        /// The number of replicas of the job, as far as it is known at the start.
+        NUM_REPLICA_GROUPS {
+            values: "a whole number from 1",
+            unset: "`polyrank run --replicas` sets it for the ranks",
+            reader: "programs"
+        }
+        /// The name or address under which managers of other hosts reach those of this one.
+        POLYRANK_MANAGER_HOST {
+            values: "a host name, an IPv4 or an IPv6 address",
+            unset: "the option `hostname`; `polyrank run --replicas` over several nodes sets it",
+            reader: "`Manager` of `polyrank-replicas`"
+        }
         /// The devices that this process may use: `-n gpu` counts them.
         CUDA_VISIBLE_DEVICES {
             values: "a list of numbers or names; empty or `-1`: none",

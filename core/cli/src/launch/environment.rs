@@ -130,17 +130,14 @@ impl JobEnvironment {
             0 => reserve_port()?,
             port => (port, None),
         };
-        let given = job.run_id.clone().or_else(env::run_id);
+        let given = given_run_id(job);
         let is_named = given.is_some();
         let run_id = match given {
             Some(name) => name,
             // Every node must derive the same name without talking to the others.
             // The address may be spelled in another way on each.
             None if job.node_count > 1 && job.meeting.is_none() => format!("port-{master_port}"),
-            None => {
-                let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
-            }
+            None => made_up_run_id(),
         };
         Ok(JobEnvironment { master_port, run_id, is_named, _reservation: reservation })
     }
@@ -198,6 +195,21 @@ impl JobEnvironment {
         };
         variables.filter(is_own).chain(job.variables.iter().cloned()).collect()
     }
+}
+
+/// The name of a job; if it has none, one that no other job has.
+pub(super) fn run_id(job: &Job) -> String {
+    given_run_id(job).unwrap_or_else(made_up_run_id)
+}
+
+/// The name of a job, if somebody chose one.
+pub(super) fn given_run_id(job: &Job) -> Option<String> {
+    job.run_id.clone().or_else(env::run_id)
+}
+
+fn made_up_run_id() -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
 }
 
 /// `text` as a part of a URL's query.

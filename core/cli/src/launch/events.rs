@@ -21,6 +21,8 @@ pub(super) enum Event {
     OutputClosed,
     /// The launcher got a signal.
     Signal(i32),
+    /// The job ends, though nothing of this replica has failed.
+    JobEnds,
     /// The launchers of all nodes have met, or not.
     Met(Box<Result<(Nodes, Roster), String>>),
     /// The ranks of a start have ended on all nodes.
@@ -28,10 +30,10 @@ pub(super) enum Event {
 }
 
 /// The next event, if it comes before `deadline`.
-pub(super) fn receive(
-    inbox: &Receiver<Event>,
+pub(super) fn receive<E>(
+    inbox: &Receiver<E>,
     deadline: Option<Instant>,
-) -> Result<Event, RecvTimeoutError> {
+) -> Result<E, RecvTimeoutError> {
     match deadline {
         Some(deadline) => inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())),
         None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),

@@ -33,6 +33,7 @@ mod over_ssh;
 pub(crate) mod process;
 mod record;
 mod remote_command;
+mod replicas;
 pub(crate) mod report;
 pub(crate) mod stopped;
 mod supervise;
@@ -52,9 +53,10 @@ pub(crate) fn run(arguments: RunArguments) -> i32 {
             return EXIT_USAGE;
         }
     };
-    match &job.hosts {
-        Some(hosts) => over_ssh::run(&job, hosts),
-        None if job.with_mpi => mpi::run(&job),
-        None => supervise::run(&job),
+    match (&job.hosts, &job.replicas) {
+        (Some(hosts), _) => over_ssh::run(&job, hosts),
+        (None, Some(replicas)) => replicas::run(&job, replicas),
+        (None, None) if job.with_mpi => mpi::run(&job),
+        (None, None) => supervise::run(&job),
     }
 }

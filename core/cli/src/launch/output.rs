@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use polyrank::env::variable;
 
+use super::arguments::job::ReplicaPlace;
 use super::arguments::streams::Stream;
 
 /// Most lines of a rank that the report shows.
@@ -27,15 +28,19 @@ pub(super) struct LineFormat {
     pub(super) timestamps: bool,
     /// The number of ranks, so that the prefixes of all are as wide.
     pub(super) world_size: u32,
+    /// The replica whose ranks these are.
+    pub(super) replica: Option<ReplicaPlace>,
 }
+
+/// Held while a line is written, so that lines of stdout and stderr do not mix, nor those of
+/// several replicas.
+static WRITING: Mutex<()> = Mutex::new(());
 
 /// Writes all ranks' lines, one whole line at a time.
 pub(super) struct Screen {
     format: LineFormat,
     colour_stdout: bool,
     colour_stderr: bool,
-    /// Held while a line is written, so that lines of stdout and stderr do not mix either.
-    writing: Mutex<()>,
 }
 
 impl Screen {
@@ -45,7 +50,6 @@ impl Screen {
             format,
             colour_stdout: wanted && io::stdout().is_terminal(),
             colour_stderr: wanted && io::stderr().is_terminal(),
-            writing: Mutex::new(()),
         }
     }
 
@@ -66,7 +70,7 @@ impl Screen {
     fn write(&self, stream: Stream, mut bytes: Vec<u8>, line: &[u8]) -> io::Result<()> {
         bytes.extend_from_slice(line);
         bytes.push(b'\n');
-        let _writing = lock(&self.writing);
+        let _writing = lock(&WRITING);
         match stream {
             Stream::Stdout => {
                 let mut out = io::stdout().lock();
@@ -82,13 +86,21 @@ impl Screen {
             Stream::Stdout => self.colour_stdout,
             Stream::Stderr => self.colour_stderr,
         };
-        let width = self.format.world_size.saturating_sub(1).to_string().len();
+        let width = |count: u32| count.saturating_sub(1).to_string().len();
+        let of_rank = width(self.format.world_size);
+        let (shade, name) = match self.format.replica {
+            Some(ReplicaPlace { number, count }) => {
+                let of_replica = width(count);
+                (number, format!("replica {number:>of_replica$}, rank {rank:>of_rank$}"))
+            }
+            None => (rank, format!("rank {rank:>of_rank$}")),
+        };
         match (self.format.prefix, colour) {
             (false, _) => String::new(),
-            (true, false) => format!("[rank {rank:>width$}] "),
+            (true, false) => format!("[{name}] "),
             (true, true) => {
-                let code = COLOURS[rank as usize % COLOURS.len()];
-                format!("\x1b[{code}m[rank {rank:>width$}]\x1b[0m ")
+                let code = COLOURS[shade as usize % COLOURS.len()];
+                format!("\x1b[{code}m[{name}]\x1b[0m ")
             }
         }
     }
@@ -206,7 +218,7 @@ mod tests {
 
     #[test]
     fn prefixes_are_plain_where_there_is_no_terminal() {
-        let format = LineFormat { prefix: true, timestamps: false, world_size: 8 };
+        let format = LineFormat { prefix: true, timestamps: false, world_size: 8, replica: None };
         let mut screen = Screen::new(format);
         (screen.colour_stdout, screen.colour_stderr) = (false, true);
         assert_eq!(screen.prefix(7, Stream::Stdout), "[rank 7] ");
@@ -215,5 +227,9 @@ mod tests {
         assert_eq!(screen.prefix(7, Stream::Stdout), "[rank   7] ");
         screen.format.prefix = false;
         assert_eq!(screen.prefix(7, Stream::Stderr), "");
+        screen.format.prefix = true;
+        screen.format.replica = Some(ReplicaPlace { number: 2, count: 12 });
+        assert_eq!(screen.prefix(7, Stream::Stdout), "[replica  2, rank   7] ");
+        assert_eq!(screen.prefix(7, Stream::Stderr), "\x1b[32m[replica  2, rank   7]\x1b[0m ");
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn run(job: &Job, hosts: &[Host]) -> i32 {
     let mut record = Record::new(environment.run_id.clone(), programs);
     record.nodes = hosts.len() as u32;
     record.max_restarts = job.max_restarts;
-    let format = LineFormat { prefix: false, timestamps: false, world_size: 0 };
+    let format = LineFormat { prefix: false, timestamps: false, world_size: 0, replica: None };
     let run = Run {
         job,
         hosts,

@@ -36,6 +36,14 @@ pub(super) struct Record {
     /// Where the ranks' output is, if it is kept.
     pub(super) logs: Option<String>,
     pub(super) attempts: Vec<Attempt>,
+    /// The number of the replica, if this is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replica: Option<u32>,
+    /// The lighthouse of the replicas, and what is known of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lighthouse: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) replicas: Vec<Record>,
 }
 
 /// One start of the ranks.
@@ -92,7 +100,20 @@ impl Record {
             max_restarts: 0,
             logs: None,
             attempts: Vec::new(),
+            replica: None,
+            lighthouse: None,
+            replicas: Vec::new(),
         }
+    }
+
+    /// What failed first in the last start of the ranks, in words: which rank, and how.
+    pub(super) fn last_failure(&self) -> Option<String> {
+        let failure = self.attempts.last()?.first_failure.as_ref()?;
+        let what = &failure.what;
+        Some(match failure.rank {
+            Some(rank) => format!("rank {rank}: {what}"),
+            None => what.clone(),
+        })
     }
 
     /// Writes the file whole: a reader sees the earlier one or this one, and no part.

@@ -1,5 +1,6 @@
 //! The launcher's own messages: how a rank ended, in words. Knows nothing of processes.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -49,16 +50,36 @@ pub(super) fn signal_name(signal: i32) -> String {
 /// The host on which this launcher was started by another one, if it was.
 static HOST: OnceLock<String> = OnceLock::new();
 
+thread_local! {
+    /// The replica of which this thread speaks: each has a supervisor on a thread of its own.
+    static REPLICA: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
 /// Puts the name of this host before all that [`say`] says.
 pub(super) fn say_as(host: &str) {
     let _ = HOST.set(host.to_owned());
+}
+
+/// Puts the number of a replica before all that [`say`] says on this thread.
+pub(super) fn say_of_replica(number: u32) {
+    REPLICA.set(Some(number));
+}
+
+/// `work` for another thread, which says what it says of the same replica as this one.
+pub(crate) fn of_same_replica<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let replica = REPLICA.get();
+    move || {
+        REPLICA.set(replica);
+        work()
+    }
 }
 
 /// Writes a line of the launcher's own to stderr. It is not an error if nobody reads stderr.
 pub(crate) fn say(message: &str) {
     use std::io::Write;
     let host = HOST.get().map(|host| format!(" ({host})")).unwrap_or_default();
-    let line = format!("polyrank run{host}: {message}\n");
+    let replica = REPLICA.get().map(|number| format!(" (replica {number})")).unwrap_or_default();
+    let line = format!("polyrank run{host}{replica}: {message}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 

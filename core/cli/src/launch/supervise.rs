@@ -38,13 +38,6 @@ pub(super) fn run(job: &Job) -> i32 {
             return EXIT_USAGE;
         }
     };
-    let environment = match JobEnvironment::new(job) {
-        Ok(environment) => environment,
-        Err(error) => {
-            say(&format!("no free port for rank 0: {error}"));
-            return 1;
-        }
-    };
     let (events, inbox) = channel();
     let signals = match listen_for_signals(events.clone(), Event::Signal) {
         Ok(handle) => handle,
@@ -56,34 +49,44 @@ pub(super) fn run(job: &Job) -> i32 {
     if job.agent.is_some() {
         follow_launcher(events.clone());
     }
-    let metrics = match job.metrics.map(MetricsServer::start).transpose() {
-        Ok(metrics) => metrics,
+    let deadline = job.timeout.map(|limit| Instant::now() + limit);
+    let noted = |record: &Record| write_record(job, record);
+    let supervisor = match Supervisor::new(job, cores, (events, inbox), deadline, &noted) {
+        Ok(supervisor) => supervisor,
         Err(message) => {
             say(&message);
             return 1;
         }
     };
-    let programs = job.parts.iter().map(Part::command_line).collect();
-    let mut record = Record::new(environment.run_id.clone(), programs);
-    record.max_restarts = job.max_restarts;
-    let supervisor = Supervisor {
-        job,
-        environment,
-        cores,
-        events,
-        inbox,
-        record,
-        host: job.agent.clone().unwrap_or_else(record::host),
-        nodes: None,
-        metrics,
-        deadline: job.timeout.map(|limit| Instant::now() + limit),
-    };
-    let code = supervisor.run();
+    let finished = supervisor.run();
+    if job.agent.is_some() {
+        tell(&Message::Record(Box::new(finished.record)));
+    }
     signals.close();
-    code
+    finished.exit_code
 }
 
-struct Supervisor<'job> {
+/// How a job, or a replica of it, ended.
+pub(super) struct Finished {
+    pub(super) exit_code: i32,
+    pub(super) timed_out: bool,
+    pub(super) output_closed: bool,
+    pub(super) record: Record,
+}
+
+impl Finished {
+    /// One whose ranks could not be started.
+    pub(super) fn not_started(job: &Job) -> Finished {
+        let mut record = Record::new(job.run_id.clone().unwrap_or_default(), Vec::new());
+        record.replica = job.replica.map(|replica| replica.number);
+        record.state = state(1, None, false);
+        record.exit_code = Some(1);
+        Finished { exit_code: 1, timed_out: false, output_closed: false, record }
+    }
+}
+
+/// What starts the ranks of this host, or of one replica, and starts them again.
+pub(super) struct Supervisor<'job> {
     job: &'job Job,
     environment: JobEnvironment,
     /// The cores of each rank.
@@ -97,6 +100,8 @@ struct Supervisor<'job> {
     /// What serves the ranks' statistics, if they are served.
     metrics: Option<MetricsServer>,
     deadline: Option<Instant>,
+    /// Is called with what is known of the job when that has changed.
+    noted: &'job dyn Fn(&Record),
 }
 
 /// Why the ranks are not started.
@@ -105,13 +110,48 @@ struct NotStarted {
     signal: Option<i32>,
 }
 
-impl Supervisor<'_> {
-    fn run(mut self) -> i32 {
-        let mut restart = 0;
+impl<'job> Supervisor<'job> {
+    /// What a start of the ranks needs.
+    ///
+    /// # Errors
+    /// In words: what cannot be had.
+    pub(super) fn new(
+        job: &'job Job,
+        cores: Vec<Vec<usize>>,
+        (events, inbox): (Sender<Event>, Receiver<Event>),
+        deadline: Option<Instant>,
+        noted: &'job dyn Fn(&Record),
+    ) -> Result<Supervisor<'job>, String> {
+        let environment = JobEnvironment::new(job)
+            .map_err(|error| format!("no free port for rank 0: {error}"))?;
+        let metrics = job.metrics.map(MetricsServer::start).transpose()?;
+        let programs = job.parts.iter().map(Part::command_line).collect();
+        let mut record = Record::new(environment.run_id.clone(), programs);
+        record.max_restarts = job.max_restarts;
+        record.replica = job.replica.map(|replica| replica.number);
+        Ok(Supervisor {
+            job,
+            environment,
+            cores,
+            events,
+            inbox,
+            record,
+            host: job.agent.clone().unwrap_or_else(record::host),
+            nodes: None,
+            metrics,
+            deadline,
+            noted,
+        })
+    }
+
+    /// Starts the ranks, again and again as far as that is wanted, and waits for their end.
+    pub(super) fn run(mut self) -> Finished {
+        let (mut restart, mut changes) = (0, 0);
         let mut logs = None;
         let mut others_are_there = true;
+        let (mut timed_out, mut output_closed) = (false, false);
         let code = loop {
-            let place = match self.meet(&mut restart) {
+            let place = match self.meet(&mut restart, &mut changes) {
                 Ok(place) => place,
                 Err(reason) => {
                     self.record.state = state(reason.exit_code, reason.signal, false);
@@ -126,16 +166,31 @@ impl Supervisor<'_> {
                     break 1;
                 }
             };
-            let outcome = self.attempt(restart, &place, logs);
+            let outcome = self.attempt((restart, changes), &place, logs);
             others_are_there = !outcome.lost;
-            if !outcome.may_restart || restart >= self.job.max_restarts {
+            (timed_out, output_closed) = (outcome.timed_out, outcome.output_closed);
+            let change = outcome.change();
+            if let (Some(nodes), Some(ending)) = (&mut self.nodes, &outcome.everywhere) {
+                nodes.ended(ending);
+            }
+            // One that goes is not waited for.
+            others_are_there &= !(change && outcome.signalled.is_some());
+            let used = restart - changes;
+            if !outcome.may_restart || !change && used >= self.job.max_restarts {
                 self.record.state = state(outcome.exit_code, outcome.signalled, outcome.timed_out);
                 self.record.signal = outcome.signalled.map(signal_name);
                 break outcome.exit_code;
             }
             restart += 1;
+            if change {
+                changes += 1;
+                say("all ranks are started again, on the nodes that are there");
+                continue;
+            }
+            let restart = used + 1;
             let max = self.job.max_restarts;
-            say(&format!("all ranks are started again: restart {restart} of {max}"));
+            let others = if self.job.replica.is_some() { "; other replicas go on" } else { "" };
+            say(&format!("all ranks are started again: restart {restart} of {max}{others}"));
         };
         if let Some(nodes) = self.nodes.as_ref().filter(|_| others_are_there) {
             nodes.leave();
@@ -145,20 +200,17 @@ impl Supervisor<'_> {
         if self.record.state == "running" {
             self.record.state = state(code, None, false);
         }
-        self.write_record();
-        if self.job.agent.is_some() {
-            tell(&Message::Record(Box::new(self.record)));
-        }
-        code
+        (self.noted)(&self.record);
+        Finished { exit_code: code, timed_out, output_closed, record: self.record }
     }
 
     /// Finds this host's place for a start of the ranks, together with the other nodes.
-    fn meet(&mut self, restart: &mut u32) -> Result<Place, NotStarted> {
+    fn meet(&mut self, restart: &mut u32, changes: &mut u32) -> Result<Place, NotStarted> {
         let Some(options) = self.job.meeting.clone() else {
             return Ok(Place::of_node(self.job, &self.environment));
         };
-        let roster = self.roster(options, *restart)?;
-        *restart = roster.restart;
+        let roster = self.roster(options, (*restart, *changes))?;
+        (*restart, *changes) = (roster.restart, roster.changes);
         self.environment.run_id.clone_from(&roster.run_id);
         self.record.run_id.clone_from(&roster.run_id);
         if let Some(nodes) = &self.nodes {
@@ -171,7 +223,11 @@ impl Supervisor<'_> {
     }
 
     /// Meets the other launchers on a thread of its own, since a signal may come before they do.
-    fn roster(&mut self, options: NodeOptions, restart: u32) -> Result<Roster, NotStarted> {
+    fn roster(
+        &mut self,
+        options: NodeOptions,
+        (restart, changes): (u32, u32),
+    ) -> Result<Roster, NotStarted> {
         let offer = Offer {
             host: self.host.clone(),
             local_world_size: self.job.local_world_size(),
@@ -193,7 +249,7 @@ impl Supervisor<'_> {
                     tell(&Message::Port(nodes.port()));
                 }
                 let names = (is_named.then_some(name.as_str()), name.as_str());
-                let roster = nodes.meet(restart, offer, names, say)?;
+                let roster = nodes.meet((restart, changes), offer, names, say)?;
                 Ok((nodes, roster))
             };
             let _ = events.send(Event::Met(Box::new(meet())));
@@ -240,8 +296,6 @@ impl Supervisor<'_> {
                 say(&format!("logs are in {}", folder.display()));
                 self.record.logs = Some(folder.to_string_lossy().into_owned());
             }
-            self.record.world_size = place.world_size;
-            self.record.nodes = place.node_count;
             if place.node_rank == 0 {
                 for (rank, url) in self.environment.external_urls(place) {
                     say(&format!("rank {rank} joins from elsewhere: {url}"));
@@ -253,11 +307,12 @@ impl Supervisor<'_> {
     }
 
     /// Starts the ranks, and waits for their end.
-    fn attempt(&mut self, restart: u32, place: &Place, logs: &Logs) -> Outcome {
+    fn attempt(&mut self, (restart, changes): (u32, u32), place: &Place, logs: &Logs) -> Outcome {
         let format = LineFormat {
             prefix: self.job.output.prefix,
             timestamps: self.job.output.timestamps,
             world_size: place.world_size,
+            replica: self.job.replica,
         };
         let mut folders = vec![(variable::POLYRANK_SIGNAL_DIR, logs.traces(restart))];
         if let Some(metrics) = &self.metrics {
@@ -273,6 +328,8 @@ impl Supervisor<'_> {
         let folder = logs.stalls(restart);
         let stalls = StallWatch::start(folder, nodes, store.clone(), processes.clone());
         self.record.store = Some(store);
+        self.record.world_size = place.world_size;
+        self.record.nodes = place.node_count;
         match &stalls {
             Ok(stalls) => folders.push((variable::POLYRANK_STALL_DIR, stalls.folder().to_owned())),
             Err(why) => say(&format!("stalls are told by each rank only: {why}")),
@@ -282,6 +339,7 @@ impl Supervisor<'_> {
             environment: &self.environment,
             place,
             restart,
+            changes,
             logs,
             screen: Arc::new(Screen::new(format)),
             cores: &self.cores,
@@ -292,22 +350,18 @@ impl Supervisor<'_> {
             host: &self.host,
             processes,
         });
-        self.record.restarts = restart;
+        self.record.restarts = restart - changes;
         self.record.attempts.push(attempt.record());
-        write_record(self.job, &self.record);
+        (self.noted)(&self.record);
         attempt.watch(&self.inbox);
         let outcome = attempt.finish(&self.inbox);
         self.record.attempts.pop();
         self.record.attempts.push(outcome.record.clone());
         outcome
     }
-
-    fn write_record(&self) {
-        write_record(self.job, &self.record);
-    }
 }
 
-fn write_record(job: &Job, record: &Record) {
+pub(super) fn write_record(job: &Job, record: &Record) {
     let written = job.record.as_ref().map_or(Ok(()), |path| record.write(path));
     written.unwrap_or_else(|message| say(&message));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::report::say;
+use super::report::{of_same_replica, say};
 
 /// How long ranks may take. They look once a second, but a look may have to wait for a store that
 /// is slow to answer, and whoever is stopped does not look.
@@ -34,14 +34,14 @@ impl WrittenFiles {
     /// after a while.
     pub(super) fn say_when_written(self, asked: Vec<u32>) {
         let until = Instant::now() + LIMIT;
-        thread::spawn(move || {
+        thread::spawn(of_same_replica(move || {
             let mut written = self.written(&asked);
             while written < asked.len() && Instant::now() < until {
                 thread::sleep(LOOK_INTERVAL);
                 written = self.written(&asked);
             }
             say(&self.said(written, asked.len()));
-        });
+        }));
     }
 
     fn said(&self, written: usize, asked: usize) -> String {

@@ -9,9 +9,12 @@
 //!  polyrank/beat/K     counts up while node K is there
 //! ```
 
+mod elastic;
+mod replicas;
 mod stalls;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +23,7 @@ use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::random;
+pub(crate) use replicas::{EndOfAll, ReplicaNode};
 pub(crate) use stalls::NodeStalls;
 
 /// How long a launcher waits for the others before it says whom it waits for.
@@ -45,19 +49,28 @@ pub(crate) struct NodeOptions {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) serving: Serving,
+    /// The number of nodes; where they come and go, the most, and the fewest to begin with.
     pub(crate) node_count: u32,
+    pub(crate) min_node_count: u32,
     /// This host's number, if it was told.
     pub(crate) node_rank: Option<u32>,
     /// This host's address for the others, if it was told.
     pub(crate) local_addr: Option<String>,
     /// How long all may take to come.
     pub(crate) join_timeout: Duration,
+    /// How long others are waited for when there are enough nodes, but not all that may come.
+    pub(crate) last_call: Duration,
     /// How often each says that it is there, and how often it may miss that.
     pub(crate) keep_alive: Duration,
     pub(crate) keep_alive_attempts: u32,
 }
 
 impl NodeOptions {
+    /// Whether nodes come and go.
+    fn is_elastic(&self) -> bool {
+        self.min_node_count < self.node_count
+    }
+
     /// How long a node may give no sign.
     fn silence_limit(&self) -> Duration {
         self.keep_alive * self.keep_alive_attempts
@@ -82,8 +95,12 @@ pub(crate) struct Offer {
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
     pub(crate) restart: u32,
+    /// How many of the starts before were because of nodes that came or went.
+    pub(crate) changes: u32,
     pub(crate) node_rank: u32,
     pub(crate) offers: Vec<Offer>,
+    /// The place of each node: its rank, unless nodes come and go.
+    places: Vec<u32>,
     pub(crate) run_id: String,
 }
 
@@ -107,6 +124,8 @@ pub(crate) enum Ending {
     },
     /// A launcher is not there any more, in words.
     Lost { what: String },
+    /// A node has come, or the one at this place has gone: the others go on with another start.
+    Changed { what: String, gone: Option<u32> },
 }
 
 impl Ending {
@@ -114,7 +133,7 @@ impl Ending {
     pub(crate) fn signal(&self) -> Option<i32> {
         match self {
             Ending::Failed { signal, .. } => *signal,
-            Ending::Done | Ending::Lost { .. } => None,
+            Ending::Done | Ending::Lost { .. } | Ending::Changed { .. } => None,
         }
     }
 }
@@ -125,6 +144,12 @@ pub(crate) struct Nodes {
     store: Arc<TcpStore>,
     serves: bool,
     node_rank: Option<u32>,
+    /// The number of nodes in the last start.
+    count: u32,
+    /// Where nodes come and go, the place of this one, and those that are expected in the next
+    /// start: of the last one, as far as they are there.
+    place: Option<u32>,
+    expected: Option<BTreeSet<u32>>,
 }
 
 impl Nodes {
@@ -158,7 +183,8 @@ impl Nodes {
             }
             Err(error) => return Err(not_there(&endpoint, &error)),
         };
-        Ok(Nodes { options, store: Arc::new(store), serves, node_rank: None })
+        let (count, store) = (options.node_count, Arc::new(store));
+        Ok(Nodes { options, store, serves, node_rank: None, count, place: None, expected: None })
     }
 
     /// The port of the store.
@@ -178,18 +204,25 @@ impl Nodes {
     /// In words: not all nodes came in time, or they are of another job.
     pub(crate) fn meet(
         &mut self,
-        restart: u32,
+        (restart, changes): (u32, u32),
         mut offer: Offer,
         (run_id, made_up): (Option<&str>, &str),
         say: impl Fn(&str),
     ) -> Result<Roster, String> {
         let run_id = self.agree_on_run(run_id, made_up)?;
-        let restart = self.current(restart)?;
         let random = random::bytes::<8>().map_err(|error| error.to_string())?;
         offer.token = random.iter().map(|byte| format!("{byte:02x}")).collect();
         if offer.master_addr.is_empty() {
             offer.master_addr = self.own_address();
         }
+        if self.options.is_elastic() {
+            let roster = self.meet_elastic(restart, changes, &offer, (run_id, &say))?;
+            self.count = roster.offers.len() as u32;
+            self.expected = Some(roster.places.iter().copied().collect());
+            self.store.set_timeout(self.options.silence_limit());
+            return Ok(roster);
+        }
+        let restart = self.current(restart)?;
         let node_rank = self.claim(restart, &offer)?;
         self.node_rank = Some(node_rank);
         self.store.add(&beat(node_rank), 1).map_err(words)?;
@@ -199,7 +232,27 @@ impl Nodes {
         if self.serves {
             self.store.set(CURRENT, restart.to_string().as_bytes()).map_err(words)?;
         }
-        Ok(Roster { restart, node_rank, offers, run_id })
+        let places = (0..self.options.node_count).collect();
+        Ok(Roster { restart, changes, node_rank, offers, places, run_id })
+    }
+
+    /// Whether this launcher may go without ending the job.
+    pub(crate) fn may_go(&self) -> bool {
+        self.options.is_elastic() && !self.serves
+    }
+
+    /// How a start ends for the others when this launcher goes.
+    pub(crate) fn going(&self, host: &str, why: &str) -> Ending {
+        Ending::Changed { what: format!("{host} has gone: {why}"), gone: self.place }
+    }
+
+    /// Takes in how the last start ended: who has gone is not expected again.
+    pub(crate) fn ended(&mut self, ending: &Ending) {
+        if let (Ending::Changed { gone: Some(gone), .. }, Some(expected)) =
+            (ending, &mut self.expected)
+        {
+            expected.remove(gone);
+        }
     }
 
     /// Reports how this node's ranks ended; where all ended well, so the others' may yet fail.
@@ -210,7 +263,7 @@ impl Nodes {
 
     /// Waits, if this node serves the store, until the others know how the job ended.
     pub(crate) fn leave(&self) {
-        let (key, count) = ("polyrank/left", i64::from(self.options.node_count));
+        let (key, count) = ("polyrank/left", i64::from(self.count));
         let limit = self.options.silence_limit();
         let Ok(left) = self.store.add(key, 1) else { return };
         let all = "polyrank/all_left";
@@ -225,7 +278,7 @@ impl Nodes {
         let own = match ending {
             Ending::Done => {
                 let done = self.store.add(&key(restart, "done"), 1)?;
-                (done >= i64::from(self.options.node_count)).then_some(&Ending::Done)
+                (done >= i64::from(self.count)).then_some(&Ending::Done)
             }
             other => Some(other),
         };

@@ -26,7 +26,7 @@ pub(crate) struct NodeStalls {
 impl Nodes {
     /// The way of stalls in one start of the ranks.
     pub(crate) fn stalls(&self, restart: u32, node_rank: u32) -> NodeStalls {
-        let (store, node_count) = (self.store.clone(), self.options.node_count);
+        let (store, node_count) = (self.store.clone(), self.count);
         NodeStalls { store, restart, node_rank, node_count, heard: (0, Vec::new()) }
     }
 }

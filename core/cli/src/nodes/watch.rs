@@ -16,6 +16,7 @@ impl Nodes {
             port: self.port(),
             restart: roster.restart,
             node_rank: roster.node_rank,
+            places: roster.places.clone(),
             hosts: roster.offers.iter().map(|offer| offer.host.clone()).collect(),
         };
         thread::spawn(move || on_end(watch.until_end()));
@@ -27,6 +28,7 @@ struct Watch {
     port: u16,
     restart: u32,
     node_rank: u32,
+    places: Vec<u32>,
     hosts: Vec<String>,
 }
 
@@ -51,11 +53,11 @@ impl Watch {
         let options = TcpStoreOptions::new(self.options.host.as_str(), self.port);
         let store = TcpStore::new(options.timeout(self.options.silence_limit()))?;
         let end = key(self.restart, "end");
-        let keys: Vec<String> = (0..self.hosts.len() as u32).map(beat).collect();
+        let keys: Vec<String> = self.places.iter().copied().map(beat).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let mut signs: Vec<Sign> = Vec::new();
         loop {
-            store.add(&beat(self.node_rank), 1)?;
+            store.add(&beat(self.places[self.node_rank as usize]), 1)?;
             if store.wait(&[&end], Some(self.options.keep_alive)).is_ok() {
                 return Ok(ending(&store.get(&end)?));
             }
@@ -71,19 +73,25 @@ impl Watch {
                 }
             }
             // What the others see when they look is the same; the first to say so says it for all.
-            if let Some(what) = self.lost(&signs, now) {
-                let text = serde_json::to_vec(&Ending::Lost { what }).unwrap_or_default();
+            if let Some(lost) = self.lost(&signs, now) {
+                let text = serde_json::to_vec(&lost).unwrap_or_default();
                 return Ok(ending(&store.compare_set(&end, b"", &text)?));
             }
         }
     }
 
-    fn lost(&self, signs: &[Sign], now: Instant) -> Option<String> {
+    fn lost(&self, signs: &[Sign], now: Instant) -> Option<Ending> {
         let limit = self.options.silence_limit();
         let is_lost = |sign: &Sign| now.saturating_duration_since(sign.since) > limit;
         let rank = signs.iter().position(is_lost)?;
         let (host, seconds) = (&self.hosts[rank], limit.as_secs_f64());
-        Some(format!("the launcher of node {rank} ({host}) has given no sign for {seconds} s"))
+        let what =
+            format!("the launcher of node {rank} ({host}) has given no sign for {seconds} s");
+        // Without the one that serves there is no other start.
+        Some(match self.options.is_elastic() && self.places[rank] != 0 {
+            true => Ending::Changed { what, gone: Some(self.places[rank]) },
+            false => Ending::Lost { what },
+        })
     }
 }
 

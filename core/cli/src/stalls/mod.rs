@@ -20,7 +20,7 @@ use polyrank_trace::{Job, Kind};
 
 use crate::inspect;
 use crate::job_store::JobStore;
-use crate::launch::report::say;
+use crate::launch::report::{of_same_replica, say};
 use crate::launch::stopped::RankProcesses;
 use crate::nodes::NodeStalls;
 use summary::{StallKey, StallSummary, best_of_each};
@@ -70,7 +70,7 @@ impl StallWatch {
             others: Vec::new(),
         };
         let thread = thread::Builder::new().name("stalls".to_owned());
-        let started = thread.spawn(move || look_out.run());
+        let started = thread.spawn(of_same_replica(move || look_out.run()));
         started.map(|_| watch).map_err(|error| format!("no thread: {error}"))
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use polyrank::env::variable::Variable;
 
 use super::hosts::{self, Host};
-use super::options::{Binding, OutputArguments, RunArguments};
+use super::options::{Binding, NodeCount, OutputArguments, RunArguments};
 use super::parts::{Part, parts, rank_count};
 use super::rendezvous::Meeting;
 use super::streams::{LocalRanks, Stream, StreamSet};
@@ -19,7 +19,7 @@ use crate::nodes::NodeOptions;
 pub(super) const DEFAULT_PORT: u16 = 29500;
 
 /// What to start on this host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// The programs in the order of their ranks.
     pub(crate) parts: Vec<Part>,
@@ -51,10 +51,31 @@ pub(crate) struct Job {
     pub(crate) grace: Duration,
     pub(crate) pass_local_rank: bool,
     pub(crate) with_mpi: bool,
+    /// How often the ranks are started, each time as a replica, if they are.
+    pub(crate) replicas: Option<Replicas>,
+    /// The replica that this is.
+    pub(crate) replica: Option<ReplicaPlace>,
+}
+
+/// The replicas of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) count: u32,
+    /// With fewer the job does not go on.
+    pub(crate) min: u32,
+    /// Where the lighthouse is, if the launcher does not serve it.
+    pub(crate) lighthouse: Option<String>,
+}
+
+/// Which of the replicas one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaPlace {
+    pub(crate) number: u32,
+    pub(crate) count: u32,
 }
 
 /// What is shown of the ranks' output, and what is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) prefix: bool,
     pub(crate) timestamps: bool,
@@ -113,18 +134,18 @@ impl RunArguments {
     /// Checks what clap cannot and reads the parts of the job.
     pub(crate) fn job(self) -> Result<Job, String> {
         self.refuse()?;
-        let count = self.ranks.np.as_deref().or(self.ranks.nproc_per_node.as_deref());
-        let parts = parts(count, self.ranks.form, &self.program)?;
+        let count = self.ranks.np.clone().or_else(|| self.ranks.nproc_per_node.clone());
+        let parts = parts(count.as_deref(), self.ranks.form, &self.program)?;
         let (hosts, parts) = match self.hosts(&parts)? {
             Some(hosts) if hosts.iter().all(Host::is_here) => {
                 (None, hosts::parts_here(&hosts, parts))
             }
             hosts => (hosts, parts),
         };
-        let node_count = self.nodes.nnodes.0;
+        let node_count = self.nodes.nnodes.max;
         let given_rank = self.nodes.node_rank;
         let (meeting, address, given_rank) =
-            match self.rendezvous.meeting(node_count, given_rank)? {
+            match self.rendezvous.meeting(self.nodes.nnodes, given_rank)? {
                 Meeting::Store(options) => (Some(options), None, given_rank),
                 Meeting::Static { address, node_rank } => (None, address, node_rank),
             };
@@ -133,6 +154,8 @@ impl RunArguments {
             let last = node_count - 1;
             return Err(format!("--node-rank {node_rank} does not exist: nodes are 0 to {last}"));
         }
+        let has_rank = meeting.as_ref().is_some_and(|meeting| meeting.node_rank.is_some());
+        self.refuse_nodes(meeting.is_some(), has_rank)?;
         let (master_addr, master_port) =
             self.master(meeting.is_some() || hosts.is_some(), address)?;
         if self.endings.max_restarts > 0 && node_count > 1 && meeting.is_none() {
@@ -142,6 +165,8 @@ impl RunArguments {
                 .to_owned());
         }
         let variables = self.ranks.variables.iter().map(variable);
+        let variables = variables.collect::<Result<Vec<_>, _>>()?;
+        let replicas = self.replicas.resolved(count.as_deref(), self.nodes.nnodes, &variables)?;
         let (record, metrics) = (self.output.record.clone(), self.metrics);
         Ok(Job {
             parts,
@@ -155,7 +180,7 @@ impl RunArguments {
             agent: self.agent.agent,
             run_id: self.nodes.run_id.or(self.rendezvous.rdzv_id),
             role: self.ranks.role,
-            variables: variables.collect::<Result<_, _>>()?,
+            variables,
             wdir: self.ranks.wdir,
             binding: self.ranks.bind_to,
             output: Output::new(self.output),
@@ -167,6 +192,8 @@ impl RunArguments {
             grace: Duration::from_secs_f64(self.endings.grace),
             pass_local_rank: self.ranks.pass_local_rank,
             with_mpi: self.ranks.with_mpi,
+            replicas,
+            replica: None,
         })
     }
 
@@ -177,16 +204,40 @@ impl RunArguments {
                  anew, as torchrun starts programs too; leave the option out"
             ));
         }
-        if self.nodes.standalone && self.nodes.nnodes.0 > 1 {
-            let count = self.nodes.nnodes.0;
+        if self.nodes.standalone && self.nodes.nnodes.max > 1 {
+            let count = self.nodes.nnodes.max;
             return Err(format!("--standalone cannot be used with --nnodes {count}: it is 1 node"));
         }
-        if self.ranks.np.is_some() && self.nodes.nnodes.0 > 1 {
+        if self.ranks.np.is_some() && self.nodes.nnodes.max > 1 {
             return Err("-np is a number of ranks of the whole job; where each host runs this \
                         command by itself, give -n, the ranks of each host"
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// Refuses numbers of nodes that do not go with the rest.
+    fn refuse_nodes(&self, they_meet: bool, has_rank: bool) -> Result<(), String> {
+        let NodeCount { min, max } = self.nodes.nnodes;
+        let of_replicas = self.replicas.replicas.is_some();
+        if min < max && !they_meet {
+            return Err(format!(
+                "--nnodes {min}:{max}: launchers that come and go must meet; give --rdzv-backend \
+                 c10d --rdzv-endpoint HOST:PORT"
+            ));
+        }
+        if min < max && has_rank {
+            return Err(format!(
+                "--nnodes {min}:{max}: the rendezvous hands out the numbers of nodes that come and \
+                 go; leave out --node-rank"
+            ));
+        }
+        match of_replicas && max > 1 && !they_meet {
+            true => Err("--replicas over several nodes: the launchers must meet; give \
+                         --rdzv-backend c10d --rdzv-endpoint HOST:PORT"
+                .to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// The address and port of rank 0's store.
@@ -195,7 +246,7 @@ impl RunArguments {
         is_agreed: bool,
         endpoint: Option<(String, Option<u16>)>,
     ) -> Result<(String, u16), String> {
-        let several = self.nodes.nnodes.0 > 1 && !is_agreed;
+        let several = self.nodes.nnodes.max > 1 && !is_agreed;
         let (host, port) = endpoint.map_or((None, None), |(host, port)| (Some(host), port));
         let address = self.nodes.master_addr.clone().or(host);
         let address = match address {

@@ -7,6 +7,7 @@ pub(crate) mod job;
 pub(crate) mod options;
 pub(crate) mod parts;
 mod rendezvous;
+mod replicas;
 pub(crate) mod spelling;
 pub(crate) mod streams;
 
@@ -33,15 +34,28 @@ Examples:
   polyrank run --nnodes 2 -n 8 --rdzv-backend c10d --rdzv-endpoint host-a:29400 \\
       --max-restarts 3 --log-dir logs python train.py
       The same command on both nodes, as with torchrun. If a rank fails, all are started again.
+      With --nnodes 1:4 nodes may come and go, and all ranks are started again each time, which
+      uses up none of --max-restarts.
+  polyrank run --replicas 3 --min-replicas 2 -n 2 --max-restarts 5 python train.py
+      Three replicas of two ranks that train by Manager, with a lighthouse. One that fails is
+      started again alone, at most five times; without it the others go on while two are left.
+  polyrank run --nnodes 1:4 --replicas 1 -n 8 --rdzv-backend c10d --rdzv-endpoint host-a:29400 \\
+      python train.py
+      The same command on each host, at any time: it adds a replica of eight ranks to the job, and
+      takes it away when it ends. No other rank is started again.
 
 Every rank finds in its environment what torchrun sets: RANK, LOCAL_RANK, WORLD_SIZE,
 LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE, MASTER_ADDR,
 MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS,
 TORCHELASTIC_ERROR_FILE, and POLYRANK_RUN_ID. PYTHONUNBUFFERED=1 is set, and with more than one rank
 OMP_NUM_THREADS=1, unless they are set already. Rank 0 reads the launcher's standard input unless
-that is a terminal or the ranks are on --hosts; the others read nothing.
+that is a terminal or the ranks are on --hosts; the others read nothing. With --replicas
+nobody does, each replica has these variables for itself, and REPLICA_GROUP_ID, NUM_REPLICA_GROUPS
+and TORCHFT_LIGHTHOUSE. Where there are devices for all ranks, each replica finds its own in
+CUDA_VISIBLE_DEVICES. What -x sets goes before that.
 
-SIGINT, SIGTERM and SIGHUP end the job. SIGUSR1 and SIGUSR2 are passed on to the ranks that have
+SIGINT, SIGTERM and SIGHUP end the job; with --nnodes MIN:MAX, this node leaves it, unless it serves
+the others. SIGUSR1 and SIGUSR2 are passed on to the ranks that have
 handlers for them; on SIGUSR1 those in a group write what they have called, and it is said where:
 below --log-dir or in a temporary folder, or in that of POLYRANK_TRACE_DIR.
 
@@ -49,7 +63,9 @@ Options may be spelled with _ in place of -, and those of mpirun with one dash: 
 -np, -hostfile. The exit code is 0 if all ranks ended with 0, else that of the rank that failed
 first (128 and the signal's number if a signal ended it), 124 after --timeout, 2 for a wrong command
 line, 127 and 126 for a program that was not found or cannot be started. If a signal ended the job,
-it is 128 and that one's number, also if the ranks then ended with 0: the job was not done.";
+it is 128 and that one's number, also if the ranks then ended with 0: the job was not done. With
+--replicas, it is 0 if all replicas ended well, after however many restarts, or left early with 0;
+else that of the first which was lost.";
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +160,14 @@ mod tests {
     fn what_torchrun_has_and_this_has_not_is_refused_in_words() {
         for (line, expected) in [
             ("--standalone --nnodes 2 x", "cannot be used with"),
-            ("--nnodes 1:2 x", "fixed number of nodes"),
+            ("--nnodes 1:2 x", "launchers that come and go must meet"),
+            ("--nnodes 2:1 x", "expected MIN:MAX"),
+            ("--nnodes 2 --replicas 2 --master-addr a x", "cannot be used with"),
+            ("--nnodes 2 --replicas 2 --node-rank 0 x", "--rdzv-backend c10d"),
+            (
+                "--nnodes 3 --replicas 2 --rdzv-backend c10d --rdzv-endpoint a x",
+                "a replica at least",
+            ),
             ("--start-method fork x", "leave the option out"),
             ("--nnodes 2 --rdzv-backend etcd x", "\"c10d\""),
             ("--nnodes 2 --rdzv-backend c10d x", "--rdzv-endpoint host-a:29400"),

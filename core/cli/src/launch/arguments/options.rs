@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::parts::{Form, MAX_RANKS_PER_NODE};
 use super::rendezvous::RendezvousOptions;
+use super::replicas::ReplicaArguments;
 use super::streams::{LocalRanks, StreamSet};
 
 /// The options of `polyrank run`.
@@ -23,6 +24,8 @@ pub(crate) struct RunArguments {
     pub(super) rendezvous: RendezvousOptions,
     #[command(flatten)]
     pub(super) hosts: HostArguments,
+    #[command(flatten)]
+    pub(super) replicas: ReplicaArguments,
     #[command(flatten)]
     pub(super) output: OutputArguments,
     #[command(flatten)]
@@ -93,8 +96,9 @@ pub(super) struct NodeArguments {
     #[arg(long, conflicts_with_all = ["node_rank", "master_addr", "master_port", "hosts"])]
     #[arg(conflicts_with = "hostfile")]
     pub(super) standalone: bool,
-    /// Number of hosts; each runs this command once
-    #[arg(long, default_value = "1")]
+    /// Number of hosts; each runs this command once. MIN:MAX where they come and go: all ranks are
+    /// started again then, unless there are --replicas
+    #[arg(long, default_value = "1", value_name = "N|MIN:MAX")]
     pub(super) nnodes: NodeCount,
     /// This host's number, from 0 [default: 0, or what the rendezvous hands out]
     #[arg(long)]
@@ -112,9 +116,12 @@ pub(super) struct NodeArguments {
     pub(super) run_id: Option<String>,
 }
 
-/// A number of nodes, also in torchrun's form MIN:MAX where that is one number.
+/// A number of nodes, or in torchrun's form MIN:MAX the fewest and the most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NodeCount(pub(super) u32);
+pub(super) struct NodeCount {
+    pub(super) min: u32,
+    pub(super) max: u32,
+}
 
 impl FromStr for NodeCount {
     type Err = String;
@@ -130,10 +137,8 @@ impl FromStr for NodeCount {
         };
         let (low, high) = text.split_once(':').unwrap_or((text, text));
         match (number(low)?, number(high)?) {
-            (low, high) if low == high => Ok(NodeCount(low)),
-            _ => Err("a job has a fixed number of nodes, as in --nnodes 2; the members of a \
-                      running group change by reconfigure() and joined groups"
-                .to_owned()),
+            (min, max) if min <= max => Ok(NodeCount { min, max }),
+            (min, max) => Err(format!("{min}:{max}: expected MIN:MAX, as in --nnodes 1:4")),
         }
     }
 }
@@ -191,7 +196,7 @@ pub(super) struct OutputArguments {
 pub(super) struct MetricsArguments {
     /// Serve what the ranks of this host have called, counted, as OpenMetrics at
     /// http://127.0.0.1:PORT/metrics, for Prometheus; 0 picks a free port and says it. With
-    /// --hosts, each host serves its own ranks'
+    /// --hosts, each host serves its own ranks', with --replicas, each replica, at PORT, PORT + 1 …
     #[arg(long, value_name = "PORT")]
     #[arg(conflicts_with = "with_mpi")]
     pub(super) metrics_port: Option<u16>,
@@ -204,7 +209,7 @@ pub(super) struct MetricsArguments {
 #[derive(Args)]
 #[command(next_help_heading = "Failures and endings")]
 pub(super) struct EndingArguments {
-    /// Start all ranks again when one fails, so many times
+    /// Start all ranks again when one fails, so many times; with --replicas, those of its replica
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) max_restarts: u32,
     /// Let the other ranks continue when one fails

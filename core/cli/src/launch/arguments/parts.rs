@@ -153,11 +153,18 @@ pub(super) fn rank_count(text: &str) -> Result<u32, String> {
 }
 
 /// What `CUDA_VISIBLE_DEVICES` lists, else the device files of the NVIDIA driver.
-fn gpu_count() -> u32 {
+pub(crate) fn visible_devices() -> Vec<String> {
     if variable::CUDA_VISIBLE_DEVICES.is_set() {
         let visible = variable::CUDA_VISIBLE_DEVICES.text().unwrap_or_default();
         let shown = visible.split(',').map(str::trim);
-        return shown.take_while(|name| !name.is_empty() && *name != "-1").count() as u32;
+        let shown = shown.take_while(|name| !name.is_empty() && *name != "-1");
+        return shown.map(str::to_owned).collect();
     }
-    (0..64).filter(|number| Path::new(&format!("/dev/nvidia{number}")).exists()).count() as u32
+    let is_there = |number: &u32| Path::new(&format!("/dev/nvidia{number}")).exists();
+    // CUDA counts those that are there.
+    (0..64).filter(is_there).enumerate().map(|(number, _)| number.to_string()).collect()
+}
+
+fn gpu_count() -> u32 {
+    visible_devices().len() as u32
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::options::NodeCount;
 use crate::nodes::{NodeOptions, Serving};
 
 /// The port of a rendezvous whose endpoint names none; torchrun's too.
@@ -25,7 +26,8 @@ pub(super) struct RendezvousOptions {
     #[arg(long, value_name = "NAME")]
     pub(super) rdzv_id: Option<String>,
     /// More about the rendezvous: is_host=true|false, join_timeout=SECONDS (600),
-    /// keep_alive_interval=SECONDS (5), keep_alive_max_attempt=N (3), rank=N
+    /// keep_alive_interval=SECONDS (5), keep_alive_max_attempt=N (3), rank=N,
+    /// last_call_timeout=SECONDS (30): how long more nodes than MIN are waited for
     #[arg(long, value_name = "KEY=VALUE,…")]
     rdzv_conf: Option<String>,
     /// Address of this host for the others [default: that of its connection to the endpoint]
@@ -42,12 +44,13 @@ pub(super) enum Meeting {
 }
 
 impl RendezvousOptions {
-    /// Checks the options of a job over `node_count` nodes.
+    /// Checks the options of a job over so many nodes.
     pub(super) fn meeting(
         &self,
-        node_count: u32,
+        nodes: NodeCount,
         node_rank: Option<u32>,
     ) -> Result<Meeting, String> {
+        let node_count = nodes.max;
         let conf = Conf::parse(self.rdzv_conf.as_deref().unwrap_or_default())?;
         let node_rank = node_rank.or(conf.rank);
         let endpoint = self.rdzv_endpoint.as_deref().map(endpoint).transpose()?;
@@ -72,9 +75,11 @@ impl RendezvousOptions {
                     port: port.unwrap_or(DEFAULT_PORT),
                     serving: conf.serving,
                     node_count,
+                    min_node_count: nodes.min,
                     node_rank,
                     local_addr: self.local_addr.clone(),
                     join_timeout: conf.join_timeout,
+                    last_call: conf.last_call,
                     keep_alive: conf.keep_alive,
                     keep_alive_attempts: conf.keep_alive_attempts,
                 }))
@@ -111,6 +116,7 @@ struct Conf {
     serving: Serving,
     rank: Option<u32>,
     join_timeout: Duration,
+    last_call: Duration,
     keep_alive: Duration,
     keep_alive_attempts: u32,
 }
@@ -121,6 +127,7 @@ impl Conf {
             serving: Serving::IfHere,
             rank: None,
             join_timeout: Duration::from_secs(600),
+            last_call: Duration::from_secs(30),
             keep_alive: Duration::from_secs(5),
             keep_alive_attempts: 3,
         };
@@ -146,13 +153,14 @@ impl Conf {
             "rank" => self.rank = Some(value.parse().ok()?),
             // torchrun's static rendezvous has the limit under this name.
             "join_timeout" | "timeout" => self.join_timeout = seconds(value)?,
+            "last_call_timeout" => self.last_call = seconds(value)?,
             "keep_alive_interval" => self.keep_alive = seconds(value)?,
             "keep_alive_max_attempt" => {
                 self.keep_alive_attempts = value.parse().ok().filter(|count| *count > 0)?;
             }
             // What torchrun's agents need for elastic jobs, and these do not.
-            "last_call_timeout" | "close_timeout" | "read_timeout" | "store_type" | "use_libuv"
-            | "heartbeat_timeout" => {}
+            "close_timeout" | "read_timeout" | "store_type" | "use_libuv" | "heartbeat_timeout" => {
+            }
             _ => return None,
         }
         Some(())

@@ -41,20 +41,21 @@ impl Attempt<'_> {
         let (host, what) = match self.everywhere.as_ref()? {
             Ending::Done => return None,
             Ending::Failed { host, what, .. } => (host.clone(), what.clone()),
-            Ending::Lost { what } => (String::new(), what.clone()),
+            Ending::Lost { what } | Ending::Changed { what, .. } => (String::new(), what.clone()),
         };
         Some(record::Failure { rank: None, host, time: record::now(), what, message: None })
     }
 
     /// Whether another start may help.
     pub(super) fn may_restart(&self) -> bool {
-        let is_told = self.signalled.is_some() || self.timed_out || self.output_closed;
+        let is_over = self.timed_out || self.output_closed || self.job_ends;
+        let is_told = self.signalled.is_some() || is_over;
         if is_told || self.start_failure.is_some() {
             return false;
         }
         match &self.everywhere {
             Some(Ending::Failed { may_restart, .. }) => *may_restart,
-            Some(Ending::Lost { .. }) => true,
+            Some(Ending::Lost { .. } | Ending::Changed { .. }) => true,
             Some(Ending::Done) => false,
             None => self.first_failure.is_some() && !self.setting.job.keep_going,
         }
@@ -64,7 +65,7 @@ impl Attempt<'_> {
     pub(super) fn exit_code(&self, all_well: bool) -> i32 {
         let elsewhere = match &self.everywhere {
             Some(Ending::Failed { exit_code, .. }) => Some(*exit_code),
-            Some(Ending::Lost { .. }) => Some(1),
+            Some(Ending::Lost { .. } | Ending::Changed { .. }) => Some(1),
             Some(Ending::Done) | None => None,
         };
         let failure = self.first_failure.as_ref().map(|failure| failure.ending.exit_code());

@@ -26,7 +26,7 @@ use super::logs::Logs;
 use super::output::{Destination, LastLines, OutputError, Screen, forward};
 use super::process::{Process, wait_for_end};
 use super::record;
-use super::report::{ProcessEnd, say, signal_name};
+use super::report::{ProcessEnd, of_same_replica, say, signal_name};
 use super::stopped::RankProcesses;
 use super::written::WrittenFiles;
 use crate::affinity::started_on;
@@ -36,7 +36,7 @@ use crate::nodes::{Ending, Nodes};
 /// rank's group may hold the pipe open for ever.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 /// The exit code that a shell reports for a program that was killed because its output was closed.
-const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
+pub(super) const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
 /// The exit code of timeout(1).
 pub(super) const EXIT_TIMEOUT: i32 = 124;
 
@@ -50,6 +50,8 @@ pub(super) struct Setting<'job> {
     pub(super) environment: &'job JobEnvironment,
     pub(super) place: &'job Place,
     pub(super) restart: u32,
+    /// How many of the starts before were because of nodes that came or went.
+    pub(super) changes: u32,
     pub(super) logs: &'job Logs,
     pub(super) screen: Arc<Screen>,
     /// The cores of each rank.
@@ -72,9 +74,20 @@ pub(super) struct Outcome {
     pub(super) may_restart: bool,
     pub(super) signalled: Option<i32>,
     pub(super) timed_out: bool,
+    /// Whether nobody reads the output any more.
+    pub(super) output_closed: bool,
     /// Whether the launcher of another node is gone.
     pub(super) lost: bool,
+    /// How it ended for all nodes.
+    pub(super) everywhere: Option<Ending>,
     pub(super) record: record::Attempt,
+}
+
+impl Outcome {
+    /// Whether it ended because nodes came or went.
+    pub(super) fn change(&self) -> bool {
+        matches!(self.everywhere, Some(Ending::Changed { .. }))
+    }
 }
 
 /// A program that could not be started.
@@ -119,6 +132,8 @@ pub(super) struct Attempt<'job> {
     patient_until: Instant,
     timed_out: bool,
     output_closed: bool,
+    /// Whether the job ends without a failure here.
+    job_ends: bool,
     open_streams: usize,
     /// Whether the other nodes know how it ended here.
     reported: bool,
@@ -145,6 +160,7 @@ impl<'job> Attempt<'job> {
             signalled: None,
             timed_out: false,
             output_closed: false,
+            job_ends: false,
             open_streams: 0,
             reported: false,
             stopping: false,
@@ -219,7 +235,9 @@ impl<'job> Attempt<'job> {
             may_restart: self.may_restart(),
             signalled: self.signalled,
             timed_out: self.timed_out,
+            output_closed: self.output_closed,
             lost: matches!(self.everywhere, Some(Ending::Lost { .. })),
+            everywhere: self.everywhere,
             record,
         }
     }
@@ -248,14 +266,15 @@ impl<'job> Attempt<'job> {
         let files = logs.of_rank(&job.output, restart, local_rank as u32).map_err(|error| {
             StartFailure { message: format!("the logs of rank {rank}: {error}"), exit_code: 1 }
         })?;
-        let numbers = (restart, local_rank as u32);
+        let numbers = (restart - self.setting.changes, local_rank as u32);
         let mut variables = environment.variables(job, place, numbers, &files.error_file);
         let folders = self.setting.folders.iter();
         variables.extend(folders.map(|(name, folder)| (name.name().into(), folder.into())));
         let extra = OsString::from(format!("--local-rank={local_rank}"));
         let extra = job.pass_local_rank.then_some(extra.as_os_str());
         // A rank in its own process group would be stopped if it read from the terminal.
-        let read_stdin = rank == 0 && job.agent.is_none() && !std::io::stdin().is_terminal();
+        let is_first = rank == 0 && job.agent.is_none() && job.replica.is_none();
+        let read_stdin = is_first && !std::io::stdin().is_terminal();
         let start = || Process::start_in(job.wdir.as_deref(), part, extra, &variables, read_stdin);
         let mut process = started_on(&self.setting.cores[local_rank], start).map_err(failed)?;
         if let Some(error) = self.guard.as_mut().and_then(|guard| guard.add(process.pid()).err()) {
@@ -297,7 +316,7 @@ impl<'job> Attempt<'job> {
         let (events, screen) = (self.setting.events.clone(), self.setting.screen.clone());
         let (restart, rank) = (self.setting.restart, to.rank);
         self.open_streams += 1;
-        thread::spawn(move || {
+        thread::spawn(of_same_replica(move || {
             forward(input, &screen, to, |error| match error {
                 OutputError::Closed => {
                     let _ = events.send(Event::OutputClosed);
@@ -307,7 +326,7 @@ impl<'job> Attempt<'job> {
                 }
             });
             let _ = events.send(Event::OutputEnded { restart });
-        });
+        }));
     }
 
     fn alive(&self) -> impl Iterator<Item = &Rank> {
@@ -324,6 +343,10 @@ impl<'job> Attempt<'job> {
                 self.stop(Signal::TERM);
             }
             Event::Signal(signal) => self.signal(signal),
+            Event::JobEnds => {
+                self.job_ends = true;
+                self.stop(Signal::TERM);
+            }
             Event::EndedEverywhere { restart, ending } if restart == self.setting.restart => {
                 self.ended_everywhere(ending);
             }
@@ -366,7 +389,10 @@ impl<'job> Attempt<'job> {
                 say(&format!("node {node_rank} ({host}): {what}; {}", stopping(here)));
             }
             Ending::Lost { what } => say(&format!("{what}; {}", stopping(here))),
-            Ending::Done | Ending::Failed { .. } => {}
+            Ending::Changed { what, .. } if self.signalled.is_none() => {
+                say(&format!("{what}; {}", stopping(here)));
+            }
+            Ending::Done | Ending::Failed { .. } | Ending::Changed { .. } => {}
         }
         if ending != Ending::Done {
             let signal = ending.signal().and_then(Signal::from_named_raw);
@@ -386,7 +412,11 @@ impl<'job> Attempt<'job> {
             let ranks = if waiting == 1 { "rank" } else { "ranks" };
             let name = signal_name(number);
             say(&format!("{name}: passed on to {waiting} {ranks}"));
-            self.report_failure(format!("its launcher got {name}"), 128 + number, false);
+            let what = format!("its launcher got {name}");
+            match self.setting.nodes.filter(|nodes| nodes.may_go()) {
+                Some(nodes) => self.report(&nodes.going(self.setting.host, &what)),
+                None => self.report_failure(what, 128 + number, false),
+            }
             // Another node may have passed it on already, and twice means at once to some.
             let is_known = self.everywhere.as_ref().and_then(Ending::signal) == Some(number);
             self.stopping &= is_known;
@@ -492,6 +522,7 @@ impl<'job> Attempt<'job> {
                 Ok(Event::Signal(signal)) if asks_to_end(signal) => {
                     self.signalled = self.signalled.or(Some(signal));
                 }
+                Ok(Event::JobEnds) => self.job_ends = true,
                 Ok(_) => {}
                 Err(_) => break,
             }
