@@ -51,6 +51,8 @@ let isOver = false;
 while (!isOver) {
   const began = manager.currentStep();
   const over = new Int32Array(1);
+  // How many of those that participate have given something: some may take a state.
+  const share = Float64Array.of(1);
   let slope;
   let isCommitted;
   try {
@@ -60,7 +62,8 @@ while (!isOver) {
     slope = gradient(await weights(), mine).subarray(0, -1).map((sum) => sum / BATCH);
     await sleep(Number(pace) + orders.slow);
     over[0] = orders.isOver || began + 1 >= Number(steps) ? 1 : 0;
-    await Promise.all([manager.allreduce(slope), manager.allreduce(over, ReduceOp.MAX)]);
+    const works = [manager.allreduce(slope), manager.allreduce(over, ReduceOp.MAX)];
+    await Promise.all([...works, manager.allreduce(share)]);
     isCommitted = await manager.shouldCommit();
   } catch (error) {
     if (!(error instanceof QuorumError)) throw error;
@@ -75,7 +78,11 @@ while (!isOver) {
     isOver = over[0] === 1;
     const participants = await manager.numParticipants();
     const step = manager.currentStep();
-    say({ step, since: began, of: participants, hash: fingerprint(after) });
+    const batches = manager.batchesCommitted();
+    const gives = await manager.isParticipating();
+    const gave = Number((share[0] * participants).toFixed(6));
+    const who = { of: participants, gives, gave };
+    say({ step, since: began, ...who, batches, hash: fingerprint(after) });
   } else {
     say({ lost: manager.currentStep(), why: manager.errored() });
   }

@@ -78,7 +78,10 @@ def main():
             slope = gradient(read(state), images[mine], digits[mine])[:-1] / np.float32(BATCH)
             time.sleep(int(pace_ms) / 1000 + orders.slow_s)
             over = np.full(1, orders.is_over or began + 1 >= int(steps), np.int32)
+            # How many of those that participate have given something: some may take a state.
+            share = np.ones(1)
             works = [manager.allreduce(slope), manager.allreduce(over, pr.ReduceOp.MAX)]
+            works.append(manager.allreduce(share))
             for work in works:
                 work.wait()
             is_committed = manager.should_commit()
@@ -92,7 +95,11 @@ def main():
             state.set("weights", weights.astype("<f4").tobytes())
             is_over = bool(over[0])
             step, participants = manager.current_step(), manager.num_participants()
-            say(step=step, since=began, of=participants, hash=f"{fingerprint(weights):016x}")
+            batches, hash_of_it = manager.batches_committed(), f"{fingerprint(weights):016x}"
+            gave = round(float(share[0]) * participants, 6)
+            gives = manager.is_participating()
+            who = {"of": participants, "gives": gives, "gave": gave}
+            say(step=step, since=began, **who, batches=batches, hash=hash_of_it)
         else:
             say(lost=manager.current_step(), why=manager.errored())
     loss = float(gradient(read(state), images, digits)[-1]) / len(images)

@@ -117,6 +117,9 @@ fn step<'a>(
     let mut over = [i32::from(wants_end)];
     manager.allreduce(&mut slope, ReduceOp::Avg)?;
     manager.allreduce(&mut over, ReduceOp::Max)?;
+    // How many of those that participate have given something: some may take a state.
+    let mut share = [1.0_f64];
+    manager.allreduce(&mut share, ReduceOp::Avg)?;
     if !manager.should_commit(None)? {
         let why = manager.errored().map(|error| error.to_string());
         println!("{}", json!({ "lost": manager.current_step(), "why": why }));
@@ -129,8 +132,13 @@ fn step<'a>(
     }
     let hash = format!("{:016x}", fingerprint(&weights));
     let participants = manager.num_participants();
-    let step = manager.current_step();
-    println!("{}", json!({ "step": step, "since": began, "of": participants, "hash": hash }));
+    let (step, batches) = (manager.current_step(), manager.batches_committed());
+    let gave = (share[0] * f64::from(participants) * 1e6).round() / 1e6;
+    let line = json!({
+        "step": step, "since": began, "of": participants, "gives": manager.is_participating(),
+        "gave": gave, "batches": batches, "hash": hash,
+    });
+    println!("{line}");
     Ok(Some(over[0] == 1))
 }
 

@@ -50,6 +50,7 @@ fn member(id: &str) -> QuorumMember {
         shrink_only: false,
         data: format!("{{\"name\": \"{id}\"}}"),
         commit_failures: 0,
+        committed_in: 0,
     }
 }
 

@@ -1,5 +1,10 @@
-//! What replicas say, and what must hold of it: somebody commits all the time, and who commits a
-//! step has the same bits as all others that do. Knows no processes.
+//! What replicas say, and what must hold of it: somebody commits all the time, who commits a step
+//! has the same bits as all others that do, and what each of them has computed is in it. Knows no
+//! processes.
+//!
+//! Replicas decide for themselves whether they commit a step, as torchft's do. So some may commit one
+//! in which most have failed, and which those do again. Then theirs is taken back: they take the
+//! state of the others. Nobody may go on from it: in the step after it all have the same bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,6 +20,18 @@ const HANG: Duration = Duration::from_secs(10);
 /// So long a replica that nobody stops may say nothing; it may have to start first.
 const SILENCE: Duration = Duration::from_secs(30);
 
+impl Said {
+    /// None if something is missing.
+    fn of(said: &Value) -> Option<Said> {
+        Some(Said {
+            hash: said["hash"].as_str()?.to_owned(),
+            of: said["of"].as_u64()?,
+            gave: said["gave"].as_f64()?,
+            batches: said["batches"].as_i64()?,
+        })
+    }
+}
+
 /// What is known of one process.
 #[derive(Default)]
 struct Known {
@@ -25,25 +42,45 @@ struct Known {
     lost: u32,
     /// Replicas in the last step that it has committed.
     size: usize,
+    /// The last step that it has committed.
+    step: i64,
     loss: Option<f64>,
 }
 
 /// An event, and what came of it before the next.
 pub(super) struct Episode {
     pub(super) event: Event,
-    at: Instant,
     /// Who was there, and was not meant.
     survivors: BTreeSet<u32>,
     /// The most steps that one of them has lost.
     pub(super) lost: u32,
-    /// How long it took until one of them committed a step.
-    pub(super) pause: Option<Duration>,
+    /// The longest time in which nobody committed a step, of those that ended, or began, in it.
+    pub(super) pause: Duration,
 }
 
 /// A step that was committed.
 struct Commit {
-    hash: String,
     by: u32,
+    /// Whether others have done it again.
+    is_forked: bool,
+    /// What all have to say of it.
+    said: Said,
+    /// How many have committed it, and how many of them have given a gradient.
+    times: u64,
+    gave: u64,
+}
+
+/// What a replica says of a step that it has committed.
+#[derive(Clone, Debug, PartialEq)]
+struct Said {
+    /// Of its parameters.
+    hash: String,
+    /// Replicas that participated.
+    of: u64,
+    /// How many of them have given a gradient: who takes a state has none.
+    gave: f64,
+    /// Batches in all steps until then.
+    batches: i64,
 }
 
 #[derive(Default)]
@@ -54,6 +91,8 @@ pub(super) struct Judge {
     pub(super) commit_count: u64,
     /// Steps that replicas have lost.
     pub(super) lost_count: u64,
+    /// Steps that some have committed and most have not, and have done again.
+    pub(super) taken_back: u64,
     /// States that were taken.
     pub(super) healed_count: u64,
     last_commit: Option<Instant>,
@@ -76,8 +115,8 @@ impl Judge {
         let others = others.filter(|it| !it.is_held() && it.number != event.number());
         let survivors = others.map(|replica| replica.id).collect();
         self.known.values_mut().for_each(|known| known.lost = 0);
-        let at = Instant::now();
-        self.episodes.push(Episode { event, at, survivors, lost: 0, pause: None });
+        self.note_pause(Instant::now());
+        self.episodes.push(Episode { event, survivors, lost: 0, pause: Duration::ZERO });
     }
 
     /// Takes a line.
@@ -93,10 +132,14 @@ impl Judge {
         let said: Value =
             serde_json::from_str(text).with_context(|| format!("{name} said {text:?}"))?;
         if let Some(step) = said["step"].as_i64() {
+            ensure!(step > known.step, "{name} committed step {step} after step {}", known.step);
+            let is_healed = said["since"].as_i64() != Some(step - 1);
+            known.step = step;
             known.size = said["of"].as_u64().unwrap_or_default() as usize;
-            let is_healed = said["since"].as_i64().is_some_and(|since| since + 1 != step);
+            let gives = said["gives"].as_bool().unwrap_or_default();
+            let said = Said::of(&said).with_context(|| format!("{name} said only {text:?}"))?;
             self.healed_count += u64::from(is_healed);
-            self.committed(&line, step, said["hash"].as_str().unwrap_or_default())?;
+            self.committed(&line, step, said, gives)?;
         } else if !said["lost"].is_null() {
             known.lost += 1;
             let lost = known.lost;
@@ -107,31 +150,53 @@ impl Judge {
             }
         } else if let Some(loss) = said["loss"].as_f64() {
             known.loss = Some(loss);
+            let (end, last) = (said["end"].as_i64(), self.steps());
+            ensure!(end == Some(last), "{name} ended after step {end:?}, and the last is {last}");
         }
         Ok(())
     }
 
-    fn committed(&mut self, line: &Line, step: i64, hash: &str) -> Result<()> {
+    fn committed(&mut self, line: &Line, step: i64, said: Said, gives: bool) -> Result<()> {
         self.commit_count += 1;
-        if let Some(last) = self.last_commit.replace(line.at) {
-            self.longest_pause = self.longest_pause.max(line.at.saturating_duration_since(last));
-        }
-        let first = self.commits.entry(step);
-        let first = first.or_insert_with(|| Commit { hash: hash.to_owned(), by: line.id });
-        if first.hash != hash {
+        self.note_pause(line.at);
+        self.last_commit = Some(line.at);
+        let commit = self.commits.entry(step).or_insert_with(|| Commit {
+            by: line.id,
+            is_forked: false,
+            said: said.clone(),
+            times: 0,
+            gave: 0,
+        });
+        if commit.said != said {
             let name = |id| self.known.get(&id).map_or("?", |known: &Known| known.name.as_str());
-            bail!(
-                "after step {step} {} has {hash}, and {} has {}",
-                name(line.id),
-                name(first.by),
-                first.hash
-            );
+            let (ours, first) = (name(line.id), name(commit.by));
+            let what =
+                format!("step {step} is {said:?} in {ours}, and {:?} in {first}", commit.said);
+            self.taken_back += u64::from(!commit.is_forked);
+            commit.is_forked = true;
+            let is_forked = |step: i64| self.commits.get(&step).is_some_and(|it| it.is_forked);
+            ensure!(!is_forked(step - 1) && !is_forked(step + 1), "two histories: {what}");
+            eprintln!("[churn] taken back: {what}");
+            return Ok(());
         }
-        let episode = self.episodes.last_mut().filter(|it| it.survivors.contains(&line.id));
-        if let Some(episode) = episode {
-            episode.pause.get_or_insert(line.at.saturating_duration_since(episode.at));
+        commit.times += 1;
+        commit.gave += u64::from(gives);
+        // Of those that were killed meanwhile it is not known whether they gave something.
+        let gave = commit.gave;
+        if commit.times == said.of && said.gave != gave as f64 {
+            bail!("in step {step} {gave} replicas gave a gradient, and the sum says {said:?}");
         }
         Ok(())
+    }
+
+    /// Nobody has committed a step from the last one until then.
+    fn note_pause(&mut self, until: Instant) {
+        let Some(last) = self.last_commit else { return };
+        let pause = until.saturating_duration_since(last);
+        self.longest_pause = self.longest_pause.max(pause);
+        if let Some(episode) = self.episodes.last_mut() {
+            episode.pause = episode.pause.max(pause);
+        }
     }
 
     /// What has not been said for too long.

@@ -57,6 +57,7 @@ impl Totals {
             "events": judge.episodes.len(),
             "steps": judge.steps(),
             "steps_lost": judge.episodes.iter().map(|episode| u64::from(episode.lost)).sum::<u64>(),
+            "steps_taken_back": judge.taken_back,
             "states_taken": judge.healed_count,
             "longest_pause_s": judge.longest_pause.as_secs_f64(),
             "failure": failure,

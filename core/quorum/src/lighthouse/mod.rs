@@ -1,6 +1,7 @@
 //! The lighthouse: replicas ask it for a quorum, and people what it sees. gRPC and HTTP on one
 //! port.
 
+mod connections;
 mod metrics;
 mod pages;
 mod place;

@@ -62,7 +62,7 @@ impl LighthouseService for Service {
         let heard = self.state.heartbeat(&replica_id);
         heard.map_err(|refusal| Status::resource_exhausted(refusal.to_string()))?;
         if let Some(connection) = connection {
-            self.state.watch(replica_id, connection);
+            self.state.watch(&replica_id, &connection);
         }
         Ok(Response::new(LighthouseHeartbeatResponse {}))
     }

@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::LighthouseOptions;
+use super::connections::Connections;
 use crate::proto::{Quorum, QuorumMember};
-use crate::rules::{Decision, RECONNECTION, Reason, Refusal, Replicas};
+use crate::rules::{Decision, Reason, Refusal, Replicas};
 use crate::serve::Connection;
 use crate::words::names;
 
@@ -32,8 +33,7 @@ pub(super) struct Known {
     pub(super) counts: Counts,
     /// When the last quorum was made.
     pub(super) last_quorum: Option<Duration>,
-    /// The connection by which each replica's last heartbeat came.
-    connections: BTreeMap<String, u64>,
+    connections: Connections,
     /// Calls that wait, by replica.
     waiting: BTreeMap<String, Vec<Waiter>>,
     next_call: u64,
@@ -116,23 +116,22 @@ impl State {
 
     /// The heartbeats of a replica come by this connection: with it ends the replica, unless it
     /// comes by another.
-    pub(super) fn watch(self: &Arc<State>, replica_id: String, connection: Connection) {
-        let before = self.lock().connections.insert(replica_id.clone(), connection.number);
-        if before == Some(connection.number) {
+    pub(super) fn watch(self: &Arc<State>, replica_id: &str, connection: &Connection) {
+        if !self.lock().connections.note(replica_id, connection.number) {
             return;
         }
-        let (state, number) = (self.clone(), connection.number);
+        let (state, connection) = (self.clone(), connection.clone());
         tokio::spawn(async move {
+            let number = connection.number;
             connection.ended().await;
-            {
-                let mut known = state.lock();
-                if known.connections.get(&replica_id) != Some(&number) {
-                    return;
-                }
-                known.connections.remove(&replica_id);
-                known.replicas.disconnect(&replica_id, state.now());
-            }
-            tokio::time::sleep(RECONNECTION).await;
+            let dead_at = {
+                let known = &mut *state.lock();
+                let now = state.now();
+                let gone = known.connections.end(number).into_iter();
+                gone.filter_map(|id| known.replicas.disconnect(&id, now)).max()
+            };
+            let Some(dead_at) = dead_at else { return };
+            tokio::time::sleep(dead_at.saturating_sub(state.now())).await;
             // Who waits for it need not wait for a tick.
             let _ = state.settle(&mut state.lock());
         });

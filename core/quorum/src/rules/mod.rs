@@ -31,8 +31,8 @@ pub const MAX_QUORUM_BYTES: usize = 3 << 20;
 /// After how many heartbeat timeouts a replica that is silent is forgotten.
 const FORGOTTEN_AFTER: u32 = 12;
 
-/// How long a replica whose connection has ended counts as alive still: it is dead, unless it
-/// connects again. Heartbeats come every 100 ms.
+/// How long a replica whose connection has ended counts as alive still, at least: it is dead, unless
+/// it connects again. Where its heartbeats come more seldom, it has twice the time between two.
 pub const RECONNECTION: Duration = Duration::from_millis(200);
 
 /// What the rules depend on.
@@ -104,7 +104,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     heartbeats: BTreeMap<String, Duration>,
-    /// Since when the connection is gone by which heartbeats came, of those not heard of since.
+    /// The time between the last two heartbeats of each.
+    intervals: BTreeMap<String, Duration>,
+    /// When those count as dead whose connection has ended, and that were not heard of since.
     disconnected: BTreeMap<String, Duration>,
     joined: BTreeMap<String, Joined>,
     /// What those that ask say of themselves.
@@ -154,6 +156,19 @@ impl Replicas {
         now: Duration,
         options: &QuorumOptions,
     ) -> Result<(), Refusal> {
+        if let Some(heard) = self.heartbeats.get(replica_id) {
+            self.intervals.insert(replica_id.to_owned(), now.saturating_sub(*heard));
+        }
+        self.hear(replica_id, now, options)
+    }
+
+    /// A replica is there.
+    fn hear(
+        &mut self,
+        replica_id: &str,
+        now: Duration,
+        options: &QuorumOptions,
+    ) -> Result<(), Refusal> {
         self.disconnected.remove(replica_id);
         if let Some(heard) = self.heartbeats.get_mut(replica_id) {
             *heard = now;
@@ -170,11 +185,13 @@ impl Replicas {
     }
 
     /// The connection has ended by which a replica's heartbeats came, as that of a process that was
-    /// killed does at once.
-    pub fn disconnect(&mut self, replica_id: &str, now: Duration) {
-        if self.heartbeats.contains_key(replica_id) {
-            self.disconnected.insert(replica_id.to_owned(), now);
-        }
+    /// killed does at once. Returns when it counts as dead, unless it is heard of before.
+    pub fn disconnect(&mut self, replica_id: &str, now: Duration) -> Option<Duration> {
+        self.heartbeats.get(replica_id)?;
+        let interval = self.intervals.get(replica_id).copied().unwrap_or_default();
+        let dead_at = now.saturating_add(RECONNECTION.max(interval.saturating_mul(2)));
+        self.disconnected.insert(replica_id.to_owned(), dead_at);
+        Some(dead_at)
     }
 
     /// A replica asks for a quorum, which is a heartbeat, too. Asking again replaces what it said.
@@ -192,7 +209,8 @@ impl Replicas {
         if bytes > MAX_QUORUM_BYTES {
             return Err(Refusal::TooManyBytes { bytes });
         }
-        self.heartbeat(&member.replica_id, now, options)?;
+        // It may come at any time between two heartbeats.
+        self.hear(&member.replica_id, now, options)?;
         self.joined_bytes = bytes;
         self.joined.insert(member.replica_id.clone(), Joined { since: now, member });
         Ok(())
@@ -213,9 +231,8 @@ impl Replicas {
 
     /// As [`Replicas::is_alive`], of a replica that was heard of at this moment.
     fn has_pulse(&self, id: &str, heard: Duration, now: Duration, options: &QuorumOptions) -> bool {
-        let gone_for = self.disconnected.get(id).map(|since| now.saturating_sub(*since));
         let is_silent = now.saturating_sub(heard) >= options.heartbeat_timeout;
-        !is_silent && gone_for.is_none_or(|time| time < RECONNECTION)
+        !is_silent && self.disconnected.get(id).is_none_or(|dead_at| now < *dead_at)
     }
 
     /// Whether the rules allow a quorum. It costs less than [`Replicas::decide`].
@@ -338,6 +355,7 @@ impl Replicas {
         let joined = &self.joined;
         self.heartbeats
             .retain(|id, heard| now.saturating_sub(*heard) < limit || joined.contains_key(id));
+        self.intervals.retain(|id, _| self.heartbeats.contains_key(id));
         self.disconnected.retain(|id, _| self.heartbeats.contains_key(id));
     }
 }

@@ -86,6 +86,22 @@ fn rule_1_who_lost_its_connection_is_dead_soon_unless_it_comes_again() {
 }
 
 #[test]
+fn rule_1_whose_heartbeats_are_seldom_has_longer_to_connect_again() {
+    let options = options(1, HOUR);
+    let mut replicas = Replicas::default();
+    for time in 0..4 {
+        replicas.heartbeat("a", at(time), &options).unwrap();
+        // What it asks meanwhile is none of its heartbeats.
+        ask(&mut replicas, &["a"], at(time) + Duration::from_millis(10), &options);
+    }
+    let dead_at = replicas.disconnect("a", at(3)).unwrap();
+    assert_eq!(dead_at, at(3) + Duration::from_millis(1980));
+    assert!(replicas.is_alive("a", dead_at - Duration::from_millis(1), &options));
+    assert!(!replicas.is_alive("a", dead_at, &options));
+    assert_eq!(replicas.disconnect("nobody", at(3)), None);
+}
+
+#[test]
 fn who_asks_and_is_silent_is_named() {
     let options = options(2, HOUR);
     let mut replicas = asking(&["a"], at(0), &options);
@@ -302,7 +318,7 @@ fn name(id: u8) -> String {
 /// What must hold of a quorum, by what was known before.
 fn check_quorum(before: &Replicas, quorum: &Quorum, now: Duration, options: &QuorumOptions) {
     let alive = |id: &str| {
-        let is_gone = before.disconnected.get(id).is_some_and(|at| now - *at >= RECONNECTION);
+        let is_gone = before.disconnected.get(id).is_some_and(|dead_at| now >= *dead_at);
         now - before.heartbeats[id] < options.heartbeat_timeout && !is_gone
     };
     let members = ids(quorum);
