@@ -1,5 +1,5 @@
-"""Replicas of `test_local_sgd.py` as processes, which `replicas.py` starts: what each changes in its
-inner steps is known, so that a test knows what comes of it.
+"""Replicas of `test_local_sgd.py` as processes, which `replicas.py` starts: what each changes in
+its inner steps is known, so that a test knows what comes of it.
 """
 
 import hashlib

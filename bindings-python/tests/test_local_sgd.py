@@ -153,7 +153,9 @@ def test_what_is_quantized_is_within_bounds_and_the_same_everywhere(start):
     kept, _ = diloco_of_numpy(3, 12, 4)
     # A change of up to 2, in 127 steps, of which half is lost twice in each of three outer steps.
     found = last(all_found[0], "kept")
-    off = max(np.abs(np.reshape(found[name], it.shape) - it).max(initial=0) for name, it in kept.items())
+    off = max(
+        np.abs(np.reshape(found[name], it.shape) - it).max(initial=0) for name, it in kept.items()
+    )
     assert 1e-6 < off < 0.2, off
 
 

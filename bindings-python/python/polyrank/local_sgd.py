@@ -1,8 +1,8 @@
 """LocalSGD and DiLoCo: replicas that train by themselves, and average once in many steps.
 
 They stand on `polyrank.Manager`, so that replicas may come and go. Parameters are NumPy arrays, or
-those of any library that has memory; PyTorch is not needed, and its modules and optimizers are taken
-as `torchft.local_sgd` takes them. What averages need on the way is computed with NumPy.
+those of any library that has memory; PyTorch is not needed, and its modules and optimizers are
+taken as `torchft.local_sgd` takes them. What averages need on the way is computed with NumPy.
 """
 
 # Models and optimizers are of any library.
@@ -198,11 +198,11 @@ class _Layer:
 class LocalSGD(_Layer):
     """Averages parameters every `sync_every` steps of the optimizer (Stich, arXiv 1805.09767).
 
-    `with LocalSGD(manager, model, optimizer, sync_every):` around the training loop. Each inner step
-    changes the parameters in place; after each, `step()` is called, by the program or by the
+    `with LocalSGD(manager, model, optimizer, sync_every):` around the training loop. Each inner
+    step changes the parameters in place; after each, `step()` is called, by the program or by the
     optimizer. A replica that is killed costs the others no more than one average, and no inner
-    step: if an average is lost, all go on from the parameters that they have, as torchft has it, and
-    the next one holds all that was trained meanwhile. A replica that is new takes the last average
+    step: if an average is lost, all go on from the parameters that they have, as torchft has it,
+    and the next one holds all that was trained meanwhile. A replica that is new takes the last average
     that was committed. The optimizer's own memory stays where it is.
 
     - `manager`: with a quorum that comes before or while it computes. Its `timeout`s, and
@@ -413,8 +413,8 @@ class DiLoCo(_Layer):
     def _begin(self) -> None:
         self._average = None
         has_quorum = self._begin_round()
-        # All are at the same step, and so at the same fragment. If its outer step is lost, it is the
-        # next one again.
+        # All are at the same step, and so at the same fragment. If its outer step is lost, it is
+        # the next one again.
         self._current = self._manager.current_step() % len(self._fragments)
         if has_quorum:
             change = self._fragments[self._current].change()
@@ -472,8 +472,8 @@ def _interval(sync_every: int, fragments: int, delay: int) -> int:
     interval = sync_every // fragments
     if delay >= interval:
         raise InvalidArgumentError(
-            f"DiLoCo: fragment_sync_delay must be less than {interval}, the inner steps between two "
-            f"fragments, not {delay}: a fragment has come before the next one goes"
+            f"DiLoCo: fragment_sync_delay must be less than {interval}, the inner steps between "
+            f"two fragments, not {delay}: a fragment has come before the next one goes"
         )
     return interval
 
@@ -496,8 +496,8 @@ def _listed(model_fragments: Any) -> list[Any]:
     is_list = isinstance(model_fragments, (list, tuple))
     if not is_list or any(isinstance(it, np.ndarray) for it in model_fragments):
         raise InvalidTypeError(
-            "DiLoCo: model_fragments must be a list of models, each a mapping of names to arrays, a "
-            f"sequence of arrays, or a torch.nn.Module, not {type(model_fragments).__name__}"
+            "DiLoCo: model_fragments must be a list of models, each a mapping of names to arrays, "
+            f"a sequence of arrays, or a torch.nn.Module, not {type(model_fragments).__name__}"
             + (" of arrays" if is_list else "")
         )
     if not model_fragments:
