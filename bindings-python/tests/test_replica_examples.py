@@ -33,7 +33,7 @@ def number(text):
 
 def test_digits():
     rows = table("digits_replicas.py", "--steps", "100", "--sync-every", "10")
-    # What a tenth of the messages sends; and heartbeats, whose bytes depend on the time that passes.
+    # A tenth of the messages, and heartbeats, whose bytes depend on the time that passes.
     sent = {method: number(row[3]) for method, row in rows.items()}
     assert sent["parallel"] > 2600 and sent["diloco"] < 0.3 * sent["parallel"]
     assert all(float(row[2]) > 0.9 for row in rows.values()), rows

@@ -202,8 +202,8 @@ class LocalSGD(_Layer):
     step changes the parameters in place; after each, `step()` is called, by the program or by the
     optimizer. A replica that is killed costs the others no more than one average, and no inner
     step: if an average is lost, all go on from the parameters that they have, as torchft has it,
-    and the next one holds all that was trained meanwhile. A replica that is new takes the last average
-    that was committed. The optimizer's own memory stays where it is.
+    and the next one holds all that was trained meanwhile. A replica that is new takes the last
+    average that was committed. The optimizer's own memory stays where it is.
 
     - `manager`: with a quorum that comes before or while it computes. Its `timeout`s, and
       `join_timeout` of the lighthouse, must be longer than replicas may be apart after `sync_every`
