@@ -98,8 +98,11 @@ fn local_sgd_is_a_mean() {
 
 /// The shared parameters, and those of each replica.
 fn expected(count: usize, steps: u32, options: &DilocoOptions) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let all = [0..COUNT];
-    let parts = if options.fragments.is_empty() { &all[..] } else { &options.fragments[..] };
+    let all = 0..COUNT;
+    let parts = match &options.fragments[..] {
+        [] => std::slice::from_ref(&all),
+        parts => parts,
+    };
     let interval = options.sync_every / parts.len() as u32;
     let (delay, alpha) = (options.fragment_sync_delay, options.fragment_update_alpha);
     let (mut kept, mut local) = (first(), vec![first(); count]);
@@ -213,15 +216,15 @@ fn one_that_dies_costs_an_outer_step_and_a_new_one_takes_what_is_shared() {
         let (stays, dies) = (manager("stays"), manager("dies"));
         let (kept, other) = std::thread::scope(|scope| {
             let dying = scope.spawn(|| {
-                train(&dies, &mut vec![5.0; 9], 6, 2);
+                train(&dies, &mut [5.0; 9], 6, 2);
                 // As a process that is killed.
                 drop(dies);
                 let anew = manager("anew");
-                let found = train(&anew, &mut vec![7.0; 9], 12, 2);
+                let found = train(&anew, &mut [7.0; 9], 12, 2);
                 anew.shutdown().unwrap();
                 found
             });
-            let found = train(&stays, &mut vec![3.0; 9], 12, 2);
+            let found = train(&stays, &mut [3.0; 9], 12, 2);
             stays.shutdown().unwrap();
             (found, dying.join().unwrap())
         });
