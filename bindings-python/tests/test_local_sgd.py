@@ -2,6 +2,7 @@
 
 import array
 import pathlib
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -93,10 +94,11 @@ def test_local_sgd_is_a_mean(start, size, dtype):
         near(last(found, "model"), local, real)
 
 
-def diloco_of_numpy(size, steps, interval, fragments=1, delay=0, alpha=0.0):
+def diloco_of_numpy(size, steps, interval, fragments=1, delay=0, alpha=0.0, spare=None):
     """The shared parameters and those of each replica, in 64 bits."""
     kept = {name: it.copy() for name, it in initial(np.float64).items()}
     local = [{name: it.copy() for name, it in kept.items()} for _ in range(size)]
+    counted = [model for number, model in enumerate(local) if number != spare]
     velocity, gradient = dict.fromkeys(kept, 0.0), {}
     parts = names_of_fragments(fragments)
     for step in range(1, steps + 1):
@@ -107,7 +109,7 @@ def diloco_of_numpy(size, steps, interval, fragments=1, delay=0, alpha=0.0):
         names, place = parts[((step - 1) // interval + 1) % fragments], (step - 1) % interval + 1
         if place == interval - delay:
             for name in names:
-                gradient[name] = np.mean([kept[name] - model[name] for model in local], axis=0)
+                gradient[name] = np.mean([kept[name] - it[name] for it in counted], axis=0)
         if place == interval:
             for name in names:
                 velocity[name] = 0.9 * velocity[name] + gradient[name]
@@ -143,6 +145,23 @@ def test_fragments_one_after_the_other(start, delay, alpha, is_async):
     for number, found in enumerate(all_found):
         near(last(found, "kept"), kept, np.float64)
         near(last(found, "model"), local[number], np.float64)
+
+
+def test_a_spare_has_what_the_others_average(start):
+    mode = {"min_replica_size": 2, "world_size_mode": "FIXED_WITH_SPARES"}
+    options = {"kind": "DiLoCo", "sync_every": 2, "steps": 9, "dtype": "float64"}
+    all_found = found_of(start, 3, settings=mode | {"use_async_quorum": False}, **options)
+    same_hashes(all_found)
+    fits = []
+    for spare in range(3):
+        kept, local = diloco_of_numpy(3, 9, 2, spare=spare)
+        weight = np.reshape(last(all_found[0], "kept")["weight"], (7, 3))
+        if np.allclose(weight, kept["weight"], rtol=0, atol=1e-12):
+            fits.append(spare)
+            for number, found in enumerate(all_found):
+                near(last(found, "kept"), kept, np.float64)
+                near(last(found, "model"), local[number], np.float64)
+    assert len(fits) == 1, fits
 
 
 def test_what_is_quantized_is_within_bounds_and_the_same_everywhere(start):
@@ -251,6 +270,45 @@ def test_a_replica_is_killed_and_another_takes_its_place(start, kind, where, is_
 
 
 # In one process.
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("kind", [LocalSGD, DiLoCo])
+def test_who_takes_a_state_does_not_count(made, kind, is_async):
+    models, raised = [np.zeros(3), np.full(3, 900.0)], []
+
+    def layer_of(manager, model):
+        if kind is LocalSGD:
+            return LocalSGD(manager, [model])
+        return DiLoCo(manager, [[model]], outer_optimizer=OuterSGD(1.0, 0.0, False))
+
+    def join_and_fall_behind(url):
+        try:
+            late = made(url, use_async_quorum=is_async)
+            with layer_of(late, models[1]) as layer:
+                models[1] += 500
+                # It takes the state again in its first round.
+                late.load_state_dict(polyrank.ManagerState(step=0, batches_committed=0))
+                assert layer.step() is True
+            late.shutdown()
+        except BaseException as error:
+            raised.append(error)
+
+    with lighthouse(1) as url:
+        first = made(url, use_async_quorum=is_async)
+        thread = threading.Thread(target=join_and_fall_behind, args=(url,))
+        rounds, together = 0, 0
+        with layer_of(first, models[0]) as layer:
+            thread.start()
+            while together < 2:
+                models[0] += 1
+                assert layer.step() is True, first.errored()
+                rounds += 1
+                together += len(first.replicas()) == 2
+        first.shutdown()
+        thread.join(PATIENCE_S)
+    assert not raised
+    assert [model.tolist() for model in models] == [[rounds] * 3] * 2
 
 
 def test_what_is_lost_by_an_error_of_the_program(made):

@@ -65,6 +65,9 @@ def arguments():
     if options.steps % options.sync_every:
         parser.error("--steps must be a multiple of --sync-every, or the last steps are averaged "
                      "by nobody")
+    if "streaming" in options.methods:
+        parser.error("streaming averages halves of the parameters, of which there is one array "
+                     "here: see text_replicas.py")
     return options
 
 

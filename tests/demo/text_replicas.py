@@ -122,6 +122,8 @@ def arguments():
     if options.steps % options.sync_every:
         parser.error("--steps must be a multiple of --sync-every, or the last steps are averaged "
                      "by nobody")
+    if "streaming" in options.methods and options.sync_every % 2:
+        parser.error("streaming averages halves, one after the other: --sync-every must be even")
     options.numbers = [word for name in [*numbers, "rate"]
                        for word in (f"--{name}", str(getattr(options, name.replace("-", "_"))))]
     return options
@@ -134,16 +136,15 @@ def main():
         options.method = options.methods[0]
         replica(options)
         return 0
-    good, rows = True, []
+    good = True
+    print("method        parameters    loss  bytes a step  seconds  weights on all")
     for method in options.methods:
         results = run(__file__, [method, *options.numbers], options.replicas)
         same = same_everywhere(results)
         first, good = results[0], good and same
         sent = sum(result["sent"] for result in results) / len(results) / options.steps
-        rows.append(f"{method:12}  {first['count']:10,}  {first['loss']:.4f}  {sent:12,.0f}  "
-                    f"{first['seconds']:7.0f}  {'the same bits' if same else 'DIFFERENT'}")
-    print("method        parameters    loss  bytes a step  seconds  weights on all")
-    print("\n".join(rows), flush=True)
+        print(f"{method:12}  {first['count']:10,}  {first['loss']:.4f}  {sent:12,.0f}  "
+              f"{first['seconds']:7.0f}  {'the same bits' if same else 'DIFFERENT'}", flush=True)
     return 0 if good else 1
 
 
