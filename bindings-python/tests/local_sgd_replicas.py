@@ -172,18 +172,18 @@ def check_lost(options, layer, before, model):
 def bytes_on_the_way(options):
     """What one outer step of many parameters sends, and what came of it."""
     manager = manager_of(options)
-    model = {"many": np.zeros(200_000, np.float32), "few": np.ones(3, np.float32)}
+    model = {"many": np.zeros(1_000_000, np.float32), "few": np.ones(3, np.float32)}
     layer = DiLoCo(manager, [model], None, OuterSGD(1.0, 0.0, False), 1, **options["more"])
     with layer:
         rng = np.random.default_rng(options["number"])
-        given = rng.standard_normal(200_000).astype(np.float32)
+        given = rng.standard_normal(1_000_000).astype(np.float32)
         model["many"] -= given
         before = sent_bytes()
         assert layer.step()
         say(bytes=sent_bytes() - before, hash=hash_of(layer.state_dict()))
         group = manager.group()
         assert group.hints.compress is None
-    every = [np.random.default_rng(number).standard_normal(200_000) for number in range(2)]
+    every = [np.random.default_rng(number).standard_normal(1_000_000) for number in range(2)]
     off = np.abs(model["many"] + np.mean(every, axis=0))
     say(off=float(off.max()), largest=float(np.abs(every).max()))
     manager.shutdown()

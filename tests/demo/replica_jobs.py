@@ -54,7 +54,9 @@ def pass_on(number, process, results):
 def manager_of(replicas):
     """A replica's manager, of one rank, whatever the environment of the program says."""
     return pr.Manager(
-        replicas, rank=0, world_size=1, replica_id="example", timeout=60, quorum_timeout=600
+        replicas, rank=0, world_size=1, replica_id="example", timeout=60, quorum_timeout=600,
+        # They are sent by the process whose bytes are counted.
+        heartbeat_interval=1,
     )
 
 
