@@ -169,6 +169,29 @@ def check_lost(options, layer, before, model):
         assert np.array_equal(model[name], kept[name]), name
 
 
+class Optimizer:
+    """As much of torch's optimizers as is used of an inner one."""
+
+    def __init__(self, parameters):
+        self.parameters, self.hooks = parameters, {}
+
+    def register_step_post_hook(self, hook):
+        self.hooks[id(hook)] = hook
+        test = self
+
+        class Handle:
+            def remove(self):
+                del test.hooks[id(hook)]
+
+        return Handle()
+
+    def step(self):
+        for parameter in self.parameters:
+            parameter += 1
+        for hook in list(self.hooks.values()):
+            assert hook(self, (), {}) is None
+
+
 def bytes_on_the_way(options):
     """What one outer step of many parameters sends, and what came of it."""
     manager = manager_of(options)
