@@ -59,12 +59,13 @@ class Line:
 
 
 class Replica:
-    """A process that runs a function of this file."""
+    """A process that runs a function of this file, or of another `program`."""
 
-    def __init__(self, function, **options):
-        command = [sys.executable, __file__, function, json.dumps(options)]
+    def __init__(self, function, program=__file__, environment=None, **options):
+        command = [sys.executable, program, function, json.dumps(options)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, text=True,
+            env=os.environ | (environment or {}),
         )
         self.line = Line(self.process)
 

@@ -55,6 +55,7 @@ group = pr.ProcessGroup(store, 0, 1)
         "",
         """
 print([round(float(weight), 4) for weight in model["weights"]])
+print([round(float(weight), 3) for weight in shared["weights"]])
 """,
     ),
     "site/concepts/transports.md": (
@@ -156,8 +157,10 @@ def test_runs(page, result, size):
     ]
     printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
     if result == "replicas":
-        # Each is a job of its own: three steps of 0.1.
-        assert printed == ["[-0.3, -0.3, -0.3, -0.3]\n"] * size
+        # Each is a job of its own: three steps of 0.1; then two outer ones, by ten of 0.1, of
+        # 0.7 (1 + 0.9) and 0.7 (1 + 0.9 (0.9 + 1)).
+        steps, outer_steps = [[-0.3] * 4, [-3.227] * 4]
+        assert printed == [f"{steps}\n{outer_steps}\n"] * size
         return
     if result == "members":
         assert printed == ["0 1\n"] * size

@@ -61,6 +61,11 @@
 //! may last [`ManagerOptions::state_timeout`]; messages of `tracing` say how far it is. In memory
 //! are the state and some pieces besides the model, where it is taken and where it is given.
 //!
+//! # Seldom averages
+//!
+//! [`local_sgd`] has layers for replicas that train by themselves for many steps, and average once
+//! in so many: LocalSGD and DiLoCo.
+//!
 //! # What is torchft's, and what differs
 //!
 //! Rules, names and messages are torchft's, so that its managers may be in one quorum with these,
@@ -79,6 +84,7 @@ mod average;
 #[doc(hidden)]
 pub mod calls;
 mod error;
+pub mod local_sgd;
 mod manager;
 mod operations;
 mod options;
