@@ -1445,7 +1445,8 @@ export interface ManagerOptions extends WaitOptions {
    */
   quorumRetries?: number | undefined;
   /**
-   * Under which others reach this host. The default is right if all replicas are on one host.
+   * Under which others reach this host. The default is what `POLYRANK_MANAGER_HOST` says, which
+   * the launcher sets where there are several, or this host itself.
    * @defaultValue `"127.0.0.1"`
    */
   hostname?: string | undefined;

@@ -2466,8 +2466,8 @@ class Manager:
         - `max_retries`: so many steps in a row may be lost; one more, and `should_commit` raises.
           None: any number.
         - `quorum_retries`: how often a quorum that failed is asked for again before it is an error.
-        - `hostname`: under which others reach this host. The default is right if all replicas are on
-          one host.
+        - `hostname`: under which others reach this host. The default is what `POLYRANK_MANAGER_HOST`
+          says, which the launcher sets where there are several, or this host itself.
         - `port`: of the manager; none: what `TORCHFT_MANAGER_PORT` says, or any that is free.
         - `heartbeat_interval`: how often the lighthouse is told that the replica is alive.
         - `token`: what the lighthouse was started with; none: what `POLYRANK_TOKEN` says. It travels
