@@ -81,7 +81,8 @@ while (!isOver) {
     const batches = manager.batchesCommitted();
     const gives = await manager.isParticipating();
     const gave = Number((share[0] * participants).toFixed(6));
-    const who = { of: participants, gives, gave };
+    const members = (await manager.replicas()).length;
+    const who = { members, of: participants, gives, gave };
     say({ step, since: began, ...who, batches, hash: fingerprint(after) });
   } else {
     say({ lost: manager.currentStep(), why: manager.errored() });

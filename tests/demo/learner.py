@@ -98,7 +98,8 @@ def main():
             batches, hash_of_it = manager.batches_committed(), f"{fingerprint(weights):016x}"
             gave = round(float(share[0]) * participants, 6)
             gives = manager.is_participating()
-            who = {"of": participants, "gives": gives, "gave": gave}
+            members = len(manager.replicas())
+            who = {"members": members, "of": participants, "gives": gives, "gave": gave}
             say(step=step, since=began, **who, batches=batches, hash=hash_of_it)
         else:
             say(lost=manager.current_step(), why=manager.errored())

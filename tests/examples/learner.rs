@@ -135,8 +135,8 @@ fn step<'a>(
     let (step, batches) = (manager.current_step(), manager.batches_committed());
     let gave = (share[0] * f64::from(participants) * 1e6).round() / 1e6;
     let line = json!({
-        "step": step, "since": began, "of": participants, "gives": manager.is_participating(),
-        "gave": gave, "batches": batches, "hash": hash,
+        "step": step, "since": began, "members": manager.replicas().len(), "of": participants,
+        "gives": manager.is_participating(), "gave": gave, "batches": batches, "hash": hash,
     });
     println!("{line}");
     Ok(Some(over[0] == 1))

@@ -25,6 +25,7 @@ impl Said {
     fn of(said: &Value) -> Option<Said> {
         Some(Said {
             hash: said["hash"].as_str()?.to_owned(),
+            members: said["members"].as_u64()?,
             of: said["of"].as_u64()?,
             gave: said["gave"].as_f64()?,
             batches: said["batches"].as_i64()?,
@@ -75,7 +76,9 @@ struct Commit {
 struct Said {
     /// Of its parameters.
     hash: String,
-    /// Replicas that participated.
+    /// Replicas that were there.
+    members: u64,
+    /// Those that participated: who is behind does not.
     of: u64,
     /// How many of them have given a gradient: who takes a state has none.
     gave: f64,
@@ -135,7 +138,7 @@ impl Judge {
             ensure!(step > known.step, "{name} committed step {step} after step {}", known.step);
             let is_healed = said["since"].as_i64() != Some(step - 1);
             known.step = step;
-            known.size = said["of"].as_u64().unwrap_or_default() as usize;
+            known.size = said["members"].as_u64().unwrap_or_default() as usize;
             let gives = said["gives"].as_bool().unwrap_or_default();
             let said = Said::of(&said).with_context(|| format!("{name} said only {text:?}"))?;
             self.healed_count += u64::from(is_healed);
@@ -183,7 +186,7 @@ impl Judge {
         commit.gave += u64::from(gives);
         // Of those that were killed meanwhile it is not known whether they gave something.
         let gave = commit.gave;
-        if commit.times == said.of && said.gave != gave as f64 {
+        if commit.times == said.members && said.gave != gave as f64 {
             bail!("in step {step} {gave} replicas gave a gradient, and the sum says {said:?}");
         }
         Ok(())
