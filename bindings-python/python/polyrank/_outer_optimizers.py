@@ -4,6 +4,7 @@
 # pyright: basic
 
 import importlib
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,7 +40,11 @@ class OuterSGD:
     computes it. The defaults are those of the DiLoCo paper."""
 
     def __init__(self, lr: float = 0.7, momentum: float = 0.9, nesterov: bool = True) -> None:
-        if lr < 0 or not 0 <= momentum < 1:
+        for what, value in (("lr", lr), ("momentum", momentum)):
+            if not isinstance(value, (int, float)):
+                kind = type(value).__name__
+                raise InvalidTypeError(f"OuterSGD: {what} must be a number, not {kind}")
+        if not 0 <= lr < math.inf or not 0 <= momentum < 1:
             raise InvalidArgumentError(
                 f"OuterSGD: lr must be 0 or more, and momentum from 0 to less than 1, not {lr} "
                 f"and {momentum}"
@@ -56,6 +61,11 @@ class OuterSGD:
             # processors have the same bits.
             if self.momentum > 0:
                 velocity = self._velocities.setdefault(name, np.zeros_like(gradient))
+                if velocity.shape != gradient.shape:
+                    raise InvalidArgumentError(
+                        f"OuterSGD: the momentum of {name!r} is of shape {velocity.shape}, and its "
+                        f"gradient of {gradient.shape}: it was loaded from another model"
+                    )
                 velocity *= self.momentum
                 velocity += gradient
                 if self.nesterov:
@@ -91,9 +101,10 @@ class FragmentOptimizer:
             return
         given = {self._prefix + name: array for name, array in kept.items()}
         self._optimizer.step(given, {self._prefix + name: it for name, it in gradients.items()})
-        # One of a user may have put another array in the place of what it was to change.
-        for name in kept:
-            kept[name] = given[self._prefix + name]
+        # One of a user may have put another array in the place of what it was to change. What all
+        # replicas have stays of its type.
+        for name, array in kept.items():
+            array[...] = given[self._prefix + name]
 
     def _step_of_torch(self, kept: Arrays, gradients: Arrays) -> None:
         torch: Any = importlib.import_module("torch")
@@ -120,7 +131,8 @@ def is_of_torch(optimizer: Any) -> bool:
 
 def check_optimizer(optimizer: Any) -> None:
     """Raises for what is no outer optimizer."""
-    if not is_of_torch(optimizer) and not isinstance(optimizer, OuterOptimizer):
+    is_one = is_of_torch(optimizer) or isinstance(optimizer, OuterOptimizer)
+    if isinstance(optimizer, type) or not is_one:
         raise InvalidTypeError(
             "outer_optimizer must have step(parameters, gradients), state_dict and "
             f"load_state_dict, as OuterSGD, or be one of torch, not {type(optimizer).__name__}"

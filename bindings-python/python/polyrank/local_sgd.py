@@ -36,6 +36,10 @@ from polyrank._outer_optimizers import (
 )
 from polyrank._parameters import Array, Arrays, Parameters, checked, flatten, unflatten
 
+#: What the state is called at the manager. There is one layer at a manager: replicas that join must
+#: not land in the average of another one.
+_KEY = "local_sgd"
+
 __all__ = ["DiLoCo", "LocalSGD", "OuterOptimizer", "OuterSGD"]
 
 
@@ -89,7 +93,7 @@ def _compressed(manager: Manager, compress: str | None) -> Generator[None, None,
 class _Layer:
     """What both have alike: when they begin, who counts, and how they end."""
 
-    def __init__(self, manager: Manager, optimizer: Any, key: str) -> None:
+    def __init__(self, manager: Manager, optimizer: Any) -> None:
         name = type(self).__name__
         if not isinstance(manager, Manager):
             kind = type(manager).__name__
@@ -99,7 +103,7 @@ class _Layer:
                 f"{name}: an inner optimizer has register_step_post_hook, as those of torch; "
                 f"{type(optimizer).__name__} has not: pass None, and call step() after each step"
             )
-        self._manager, self._optimizer, self._key = manager, optimizer, key
+        self._manager, self._optimizer = manager, optimizer
         self._hook: Any = None
         self._is_entered = False
         self._is_joining = False
@@ -159,7 +163,7 @@ class _Layer:
         raise NotImplementedError
 
     def _register(self) -> None:
-        self._manager.register_state_dict_fn(self._key, self._heal, self.state_dict)
+        self._manager.register_state_dict_fn(_KEY, self._heal, self.state_dict)
 
     def _heal(self, state: dict[str, Any]) -> None:
         self.load_state_dict(state)
@@ -205,15 +209,14 @@ class LocalSGD(_Layer):
     and the next one holds all that was trained meanwhile. A replica that is new takes the last
     average that was committed. The optimizer's own memory stays where it is.
 
-    - `manager`: with a quorum that comes before or while it computes. Its `timeout`s, and
-      `join_timeout` of the lighthouse, must be longer than replicas may be apart after `sync_every`
-      steps.
+    - `manager`: of this layer alone: each of its steps is an average. With a quorum that comes
+      before or while it computes. Its `timeout`s, and `join_timeout` of the lighthouse, must be
+      longer than replicas may be apart after `sync_every` steps.
     - `model`: a mapping of names to arrays, a sequence of arrays or of (name, array), or a
       `torch.nn.Module`: real or complex floats, of 16 bits and more. They are not registered with
       the manager by the program.
     - `optimizer`: one of torch, after whose steps `step()` is called; none: the program calls it.
     - `sync_every`: how many inner steps there are between two averages.
-    - `key`: what its state is called at the manager: each of several needs its own.
     """
 
     def __init__(
@@ -222,13 +225,11 @@ class LocalSGD(_Layer):
         model: Any,
         optimizer: Any = None,
         sync_every: int = 1,
-        *,
-        key: str = "local_sgd",
     ) -> None:
-        super().__init__(manager, optimizer, key)
+        super().__init__(manager, optimizer)
         self._sync_every = _at_least("LocalSGD: sync_every", sync_every, 1)
         self._parameters = Parameters(model, "LocalSGD")
-        self._kept = self._parameters.read()
+        self._kept = self._parameters.read_wide()
         self._register()
 
     def state_dict(self) -> dict[str, Any]:
@@ -245,7 +246,7 @@ class LocalSGD(_Layer):
         self._local_step = 0
         if not self._begin_round():
             return self._manager.should_commit()
-        average = _Average(self._manager, self._parameters.read(), self._counts()).wait()
+        average = _Average(self._manager, self._parameters.read_wide(), self._counts()).wait()
         if not self._manager.should_commit():
             return False
         if average is not None:
@@ -310,9 +311,9 @@ class DiLoCo(_Layer):
     One that is new takes them, and what the outer optimizer remembers; it counts from its first own
     inner step on.
 
-    - `manager`: with a quorum that comes before or while it computes. Its `timeout`s, and
-      `join_timeout` of the lighthouse, must be longer than replicas may be apart after `sync_every`
-      steps.
+    - `manager`: of this layer alone: each of its steps is an average. With a quorum that comes
+      before or while it computes. Its `timeout`s, and `join_timeout` of the lighthouse, must be
+      longer than replicas may be apart after `sync_every` steps.
     - `model_fragments`: parts of the model, each as `LocalSGD` takes one. One after the other is
       averaged, all of them once in `sync_every` inner steps.
     - `inner_optimizer`: one of torch, after whose steps `step()` is called; none: the program calls
@@ -326,7 +327,6 @@ class DiLoCo(_Layer):
     - `fragment_update_alpha`: how much remains of a replica's own parameters when the shared ones
       come: 0 is nothing, 1 all.
     - `backup_device`: kept for torchft: shared parameters are in memory of the host.
-    - `key`: what its state is called at the manager: each of several needs its own.
 
     Parameters of 16 bits are shared in 32.
     """
@@ -342,10 +342,8 @@ class DiLoCo(_Layer):
         should_quantize: bool = False,
         fragment_sync_delay: int = 0,
         fragment_update_alpha: float = 0.0,
-        *,
-        key: str = "diloco",
     ) -> None:
-        super().__init__(manager, inner_optimizer, key)
+        super().__init__(manager, inner_optimizer)
         if str(backup_device) not in ("None", "cpu"):
             raise InvalidArgumentError(
                 f"DiLoCo: shared parameters are in memory of the host; backup_device must be None "

@@ -362,7 +362,7 @@ proptest! {
                     replicas.join(member, now, &options).unwrap();
                 }
                 Event::Leave(id) => replicas.leave(&name(id)),
-                Event::Disconnect(id) => replicas.disconnect(&name(id), now),
+                Event::Disconnect(id) => drop(replicas.disconnect(&name(id), now)),
                 Event::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
             }
             let before = replicas.clone();

@@ -28,8 +28,6 @@ pub struct DilocoOptions {
     pub fragment_update_alpha: f64,
     /// Whether changes travel as 8 bit integers, with a scale for each 256.
     pub should_quantize: bool,
-    /// What the state is called at the manager: each of several layers needs its own.
-    pub key: String,
 }
 
 impl DilocoOptions {
@@ -42,7 +40,6 @@ impl DilocoOptions {
             fragment_sync_delay: 0,
             fragment_update_alpha: 0.0,
             should_quantize: false,
-            key: "diloco".to_owned(),
         }
     }
 
@@ -71,13 +68,6 @@ impl DilocoOptions {
     #[must_use]
     pub fn should_quantize(mut self, should_quantize: bool) -> DilocoOptions {
         self.should_quantize = should_quantize;
-        self
-    }
-
-    /// Sets [`DilocoOptions::key`].
-    #[must_use]
-    pub fn key(mut self, key: impl Into<String>) -> DilocoOptions {
-        self.key = key.into();
         self
     }
 
@@ -184,7 +174,7 @@ impl<'a, T: Real> Diloco<'a, T> {
     ) -> Result<Diloco<'a, T>, ManagerError> {
         let options = options.checked(parameters.len())?;
         let shared = Shared { kept: parameters.to_vec(), outer: Box::new(outer) };
-        let rounds = Rounds::new(manager, &options.key, shared)?;
+        let rounds = Rounds::new(manager, shared)?;
         Ok(Diloco { rounds, options, count: parameters.len(), begun: None })
     }
 

@@ -49,21 +49,20 @@ impl<T: Real> fmt::Debug for LocalSgd<'_, T> {
 }
 
 impl<'a, T: Real> LocalSgd<'a, T> {
-    /// For these parameters. The manager knows it as `key`: each of several needs its own.
+    /// For these parameters.
     ///
     /// # Errors
-    /// [`ManagerError::Option`] for 0 steps; [`ManagerError::Order`] if there is a state of this
-    /// name.
+    /// [`ManagerError::Option`] for 0 steps; [`ManagerError::Order`] if the manager has another
+    /// layer: each step of a manager is an average of its layer.
     pub fn new(
         manager: &'a Manager,
-        key: &str,
         parameters: &[T],
         sync_every: u32,
     ) -> Result<LocalSgd<'a, T>, ManagerError> {
         if sync_every == 0 {
             return Err(wrong("LocalSgd: sync_every must be at least 1".to_owned()));
         }
-        let rounds = Rounds::new(manager, key, Kept(parameters.to_vec()))?;
+        let rounds = Rounds::new(manager, Kept(parameters.to_vec()))?;
         Ok(LocalSgd { rounds, sync_every, count: parameters.len() })
     }
 

@@ -9,6 +9,10 @@ use crate::error::ManagerError;
 use crate::manager::{Manager, StartQuorum};
 use crate::state::StateError;
 
+/// What its state is called at the manager. There is one layer at a manager: replicas that join must
+/// not land in the average of another one.
+const KEY: &str = "local_sgd";
+
 /// What all replicas share.
 pub(super) trait Common: Send + 'static {
     fn save(&self) -> Vec<u8>;
@@ -41,16 +45,12 @@ pub(super) struct Rounds<'a, S> {
 }
 
 impl<'a, S: Common> Rounds<'a, S> {
-    pub(super) fn new(
-        manager: &'a Manager,
-        key: &str,
-        common: S,
-    ) -> Result<Rounds<'a, S>, ManagerError> {
+    pub(super) fn new(manager: &'a Manager, common: S) -> Result<Rounds<'a, S>, ManagerError> {
         let (has_healed, is_new) = (AtomicBool::new(false), AtomicBool::new(false));
         let registered = Arc::new(Registered { common: Mutex::new(common), has_healed, is_new });
         let (saving, loading) = (registered.clone(), registered.clone());
         manager.register_state(
-            key,
+            KEY,
             move || Ok(saving.lock().save()),
             move |bytes| {
                 loading.lock().load(bytes)?;
