@@ -37,6 +37,7 @@ fn member(id: &str) -> QuorumMember {
         // As Python writes it.
         data: format!("{{\"name\": \"{id}\"}}"),
         commit_failures: 3,
+        committed_in: 0,
     }
 }
 
