@@ -1,10 +1,10 @@
 // A replica that learns the digits together with others that come and go: the Node replicas of
 // `cargo xtask churn`.
 //
-// learner.py is the same program in Python, tests/examples/learner.rs in Rust. Its arguments are the
-// lighthouse, its name, its number, how many milliseconds a step takes at least, and after how many
-// steps it ends. It prints a line of JSON for each step. Its input has lines as well: `slow 100`
-// adds so many milliseconds to its steps, and after `stop` all end together.
+// learner.py is the same program in Python, tests/examples/learner.rs in Rust. Its arguments are
+// the lighthouse, its name, its number, how many milliseconds a step takes at least, and after how
+// many steps it ends. It prints a line of JSON for each step. Its input has lines as well: `slow
+// 100` adds so many milliseconds to its steps, and after `stop` all end together.
 
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";

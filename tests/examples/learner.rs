@@ -1,9 +1,10 @@
 //! A replica that learns the digits together with others that come and go: the Rust replicas of
 //! `cargo xtask churn`.
 //!
-//! `tests/demo/learner.py` is the same program in Python, `learner.mjs` in JavaScript. Its arguments
-//! are the lighthouse, its name, its number, how many milliseconds a step takes at least, and after
-//! how many steps it ends. It prints a line of JSON for each step. Its input has lines as well:
+//! `tests/demo/learner.py` is the same program in Python, `learner.mjs` in JavaScript. Its
+//! arguments are the lighthouse, its name, its number, how many milliseconds a step takes at least,
+//! and after how many steps it ends. It prints a line of JSON for each step. Its input has lines as
+//! well:
 //! `slow 100` adds so many milliseconds to its steps, and after `stop` all end together.
 
 use std::error::Error;
@@ -85,7 +86,7 @@ fn train() -> Result<(), Box<dyn Error>> {
         let first = (manager.current_step() as usize * NUMBERS + number) * BATCH;
         let mine = (first..first + BATCH).map(|at| &images[at % images.len()]);
         match step(&manager, &weights, mine, pause, wants_end) {
-            Ok(Some(true)) => break,
+            Ok(StepOutcome::Last) => break,
             Ok(_) => {}
             Err(error) if error.is_retryable() => {
                 println!("{}", json!({ "lost": manager.current_step(), "why": error.to_string() }));
@@ -100,14 +101,23 @@ fn train() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One step, over `mine`; none if it is lost, and otherwise whether it was the last.
+/// What came of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StepOutcome {
+    Lost,
+    Committed,
+    /// Committed, and all end after it.
+    Last,
+}
+
+/// One step, over `mine`.
 fn step<'a>(
     manager: &Manager,
     weights: &Weights,
     mine: impl Iterator<Item = &'a Image>,
     pause: Duration,
     wants_end: bool,
-) -> Result<Option<bool>, ManagerError> {
+) -> Result<StepOutcome, ManagerError> {
     let began = manager.current_step();
     manager.start_quorum(StartQuorum::default())?;
     let mut slope = gradient(&locked(weights), mine);
@@ -123,7 +133,7 @@ fn step<'a>(
     if !manager.should_commit(None)? {
         let why = manager.errored().map(|error| error.to_string());
         println!("{}", json!({ "lost": manager.current_step(), "why": why }));
-        return Ok(None);
+        return Ok(StepOutcome::Lost);
     }
     let mut weights = locked(weights);
     // Single operations of IEEE 754 on binary32, each rounded: every language has the same.
@@ -139,7 +149,7 @@ fn step<'a>(
         "gives": manager.is_participating(), "gave": gave, "batches": batches, "hash": hash,
     });
     println!("{line}");
-    Ok(Some(over[0] == 1))
+    Ok(if over[0] == 1 { StepOutcome::Last } else { StepOutcome::Committed })
 }
 
 fn load_weights(weights: &Weights, bytes: &[u8]) -> Result<(), StateError> {

@@ -8,11 +8,12 @@ pub const MAX_SOURCES: usize = 8;
 
 /// What `quorum` is to the rank `group_rank` of `replica_id`; none if that is not in it.
 ///
-/// Members that are behind the largest step take the state of one that is not; so do those that have
-/// committed it in another quorum than most: a replica may have been alone with that, and the others
-/// have done the step again. Before the first step all but one do, if `init_sync` says so. Sources are assigned in turn, from another one on
-/// for each rank of a group, so that not all take from the same. Parts of the state may come from
-/// those that follow it among the sources, of which there are at most [`MAX_SOURCES`].
+/// Members that are behind the largest step take the state of one that is not; so do those that
+/// have committed it in another quorum than most: a replica may have been alone with that, and the
+/// others have done the step again. Before the first step all but one do, if `init_sync` says so.
+/// Sources are assigned in turn, from another one on for each rank of a group, so that not all take
+/// from the same. Parts of the state may come from those that follow it among the sources, of which
+/// there are at most [`MAX_SOURCES`].
 #[must_use]
 pub fn assignment(
     replica_id: &str,

@@ -2,9 +2,9 @@
 //! has the same bits as all others that do, and what each of them has computed is in it. Knows no
 //! processes.
 //!
-//! Replicas decide for themselves whether they commit a step, as torchft's do. So some may commit one
-//! in which most have failed, and which those do again. Then theirs is taken back: they take the
-//! state of the others. Nobody may go on from it: in the step after it all have the same bits.
+//! Replicas decide for themselves whether they commit a step, as torchft's do. So some may commit
+//! one in which most have failed, and which those do again. Then theirs is taken back: they take
+//! the state of the others. Nobody may go on from it: in the step after it all have the same bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! Who trains together: the rules of torchft's lighthouse, as a state machine without clock,
 //! network or threads. Moments are durations since the lighthouse began.
 //!
-//! 1. Alive is who was heard of within the heartbeat timeout, and has not lost its connection since;
+//! 1. Alive is who was heard of within the heartbeat timeout, and has not lost its connection
+//! since;
 //!    a quorum is made of those alive that ask for one, sorted by id.
 //! 2. If one of them asks for `shrink_only`, nobody gets in who was not in the last quorum.
 //! 3. If all members of the last quorum ask, there is one at once, with the newcomers that ask.
@@ -31,8 +32,9 @@ pub const MAX_QUORUM_BYTES: usize = 3 << 20;
 /// After how many heartbeat timeouts a replica that is silent is forgotten.
 const FORGOTTEN_AFTER: u32 = 12;
 
-/// How long a replica whose connection has ended counts as alive still, at least: it is dead, unless
-/// it connects again. Where its heartbeats come more seldom, it has twice the time between two.
+/// How long a replica whose connection has ended counts as alive still, at least: it is dead,
+/// unless it connects again. Where its heartbeats come more seldom, it has twice the time between
+/// two.
 pub const RECONNECTION: Duration = Duration::from_millis(200);
 
 /// What the rules depend on.

@@ -24,7 +24,8 @@ pub struct DilocoOptions {
     pub fragments: Vec<Range<usize>>,
     /// How many inner steps are made while a fragment is averaged.
     pub fragment_sync_delay: u32,
-    /// How much remains of a replica's own parameters when the shared ones come: 0 is nothing, 1 all.
+    /// How much remains of a replica's own parameters when the shared ones come: 0 is nothing, 1
+    /// all.
     pub fragment_update_alpha: f64,
     /// Whether changes travel as 8 bit integers, with a scale for each 256.
     pub should_quantize: bool,

@@ -12,15 +12,15 @@ use crate::state::StateError;
 
 /// Averages parameters every so many inner steps. See [the module](super).
 pub struct LocalSgd<'a, T: Real> {
-    rounds: Rounds<'a, Kept<T>>,
+    rounds: Rounds<'a, CommittedAverage<T>>,
     sync_every: u32,
     count: usize,
 }
 
 /// The last average that was committed.
-struct Kept<T>(Vec<T>);
+struct CommittedAverage<T>(Vec<T>);
 
-impl<T: Real> Common for Kept<T> {
+impl<T: Real> Common for CommittedAverage<T> {
     fn save(&self) -> Vec<u8> {
         T::to_bytes(&self.0)
     }
@@ -62,7 +62,7 @@ impl<'a, T: Real> LocalSgd<'a, T> {
         if sync_every == 0 {
             return Err(wrong("LocalSgd: sync_every must be at least 1".to_owned()));
         }
-        let rounds = Rounds::new(manager, Kept(parameters.to_vec()))?;
+        let rounds = Rounds::new(manager, CommittedAverage(parameters.to_vec()))?;
         Ok(LocalSgd { rounds, sync_every, count: parameters.len() })
     }
 
@@ -89,8 +89,8 @@ impl<'a, T: Real> LocalSgd<'a, T> {
         }
     }
 
-    /// Averages now, as all replicas must at the same place. If that is lost, the parameters are what
-    /// they were.
+    /// Averages now, as all replicas must at the same place. If that is lost, the parameters are
+    /// what they were.
     ///
     /// # Errors
     /// [`ManagerError::Option`] for another number of parameters than at first; those of

@@ -38,14 +38,14 @@
 //! - **Who joins** waits until the others average, and takes what all share; what it had before is
 //!   in no average, and does not count in the number by which they are divided. Joining is a step
 //!   of the manager: one that the others make anyway, if they are there already.
-//! - **What is shared is the same on all replicas, to the last bit**, after each step of the manager
-//!   that was committed.
-//! - **An average that is lost**, for a replica died in it, costs no more than that. [`Diloco`] puts
-//!   the parameters back to what was shared last, so that no replica goes ever farther from the
-//!   others; with [`LocalSgd`] all keep what they have, and the next average holds it.
+//! - **What is shared is the same on all replicas, to the last bit**, after each step of the
+//!   manager that was committed.
+//! - **An average that is lost**, for a replica died in it, costs no more than that. [`Diloco`]
+//!   puts the parameters back to what was shared last, so that no replica goes ever farther from
+//!   the others; with [`LocalSgd`] all keep what they have, and the next average holds it.
 //! - A quorum that does not come in time is such a loss. It is an error only of `join`.
-//! - The timeouts of the manager, and `join_timeout` of the lighthouse, are longer than replicas may
-//!   be apart after that many inner steps.
+//! - The timeouts of the manager, and `join_timeout` of the lighthouse, are longer than replicas
+//!   may be apart after that many inner steps.
 
 mod average;
 mod diloco;

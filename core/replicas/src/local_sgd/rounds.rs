@@ -9,8 +9,8 @@ use crate::error::ManagerError;
 use crate::manager::{Manager, StartQuorum};
 use crate::state::StateError;
 
-/// What its state is called at the manager. There is one layer at a manager: replicas that join must
-/// not land in the average of another one.
+/// What its state is called at the manager. There is one layer at a manager: replicas that join
+/// must not land in the average of another one.
 const KEY: &str = "local_sgd";
 
 /// What all replicas share.
