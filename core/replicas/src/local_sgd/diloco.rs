@@ -96,8 +96,8 @@ impl DilocoOptions {
         let (every, parts) = (self.sync_every, self.fragments.len() as u32);
         if every == 0 || !every.is_multiple_of(parts) {
             return refuse(format!(
-                "sync_every must be a multiple of the number of fragments, {parts}, of which one at \
-                 a time is averaged; not {every}"
+                "sync_every must be a multiple of the number of fragments, {parts}, of which one \
+                 at a time is averaged; not {every}"
             ));
         }
         let (delay, interval) = (self.fragment_sync_delay, self.interval());
