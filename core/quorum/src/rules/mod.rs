@@ -1,9 +1,8 @@
 //! Who trains together: the rules of torchft's lighthouse, as a state machine without clock,
 //! network or threads. Moments are durations since the lighthouse began.
 //!
-//! 1. Alive is who was heard of within the heartbeat timeout, and has not lost its connection
-//! since;
-//!    a quorum is made of those alive that ask for one, sorted by id.
+//! 1. Alive is who was heard of within the heartbeat timeout, and has not lost its connection since
+//!    then; a quorum is made of those alive that ask for one, sorted by id.
 //! 2. If one of them asks for `shrink_only`, nobody gets in who was not in the last quorum.
 //! 3. If all members of the last quorum ask, there is one at once, with the newcomers that ask.
 //! 4. Otherwise, not before `min_replicas` ask,
