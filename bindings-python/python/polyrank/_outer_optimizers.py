@@ -30,6 +30,7 @@ class OuterOptimizer(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered: plain values and arrays. It is given to replicas that are new."""
+        ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Becomes what `state_dict` of another replica gave."""

@@ -5,7 +5,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -142,8 +142,7 @@ def _reader(model: Any, what: str) -> Callable[[], Iterable[tuple[str, Any]]]:
     """What gives names and parameters, as they are now."""
     named = getattr(model, "named_parameters", None)
     if callable(named):
-        function: Callable[[], Iterable[tuple[str, Any]]] = named
-        return function
+        return cast("Callable[[], Iterable[tuple[str, Any]]]", named)
     if isinstance(model, Mapping):
         if not all(isinstance(name, str) for name in model):
             raise InvalidTypeError(f"{what}: the names of parameters must be str")
