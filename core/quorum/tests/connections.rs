@@ -145,6 +145,23 @@ fn a_manager_keeps_its_replica_alive_and_finds_a_lighthouse_that_is_back() {
 }
 
 #[test]
+fn a_replica_whose_connection_has_ended_is_not_waited_for() {
+    // It would count as alive for a minute, and be waited for during half of that.
+    let served = lighthouse(any_port(), LIMIT);
+    let url = served.address().to_string();
+    let manager = ManagerServer::start(ManagerOptions::new("b", &url)).unwrap();
+    wait_for(&served, |status| status["replicas"][0]["is_alive"] == true);
+    // As a process that is killed, it closes its connections and says nothing.
+    drop(manager);
+    wait_for(&served, |status| status["replicas"][0]["is_alive"] == false);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let quorum = runtime.block_on(async {
+        client(served.address()).await.quorum(member("a"), LIMIT / 4).await.unwrap()
+    });
+    assert_eq!(quorum.participants, [member("a")]);
+}
+
+#[test]
 fn a_manager_whose_heartbeat_fails_connects_anew() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let options = ManagerOptions::new("a", &listener.local_addr().unwrap().to_string());
