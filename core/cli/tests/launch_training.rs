@@ -21,8 +21,11 @@ use polyrank_quorum::{Lighthouse, LighthouseOptions, Token};
 use polyrank_replicas::{Manager, ManagerOptions, StartQuorum};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The file by which ranks are told to end.
+/// The file by which ranks are told after which step they end: at one for all ranks of a replica,
+/// which vote together.
 const END: &str = "REPLICAS_TEST_END";
+/// How many steps all ranks have time to read it.
+const NOTICE: i64 = 100;
 /// How long a step computes.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -37,7 +40,9 @@ fn rank() {
     let manager = Manager::new(ManagerOptions::new(1)).unwrap();
     let model = Arc::new(Mutex::new(vec![0.0]));
     manager.register_model("model", model.clone()).unwrap();
-    while !leaves.load(Ordering::SeqCst) && !Path::new(&end).exists() {
+    let is_over =
+        |step| std::fs::read_to_string(&end).is_ok_and(|last| last <= format!("{step:9}"));
+    while !leaves.load(Ordering::SeqCst) && !is_over(manager.current_step()) {
         manager.start_quorum(StartQuorum::default()).unwrap();
         let mut gradient = [1.0];
         std::thread::sleep(STEP);
@@ -51,8 +56,17 @@ fn rank() {
             println!("lost");
         }
     }
+    let [rank, size, replica] = ["RANK", "WORLD_SIZE", "REPLICA_GROUP_ID"]
+        .map(|name| std::env::var(name).unwrap_or_default().parse().unwrap_or_default());
+    let left = |rank: u32| Path::new(&end).with_file_name(format!("left-{replica}-{rank}"));
+    // With rank 0 goes the manager of the replica.
+    while rank == 0 && (1..size).any(|other| !left(other).exists()) {
+        std::thread::sleep(STEP);
+    }
     manager.shutdown().unwrap();
     println!("left");
+    // The folder is gone with the test, which waits only for ranks of the same launcher.
+    let _ = std::fs::write(left(rank), "");
 }
 
 /// A job whose ranks train.
@@ -132,7 +146,12 @@ impl Training {
 
     /// Has all ranks end; the exit code, and what the launcher said.
     fn end(mut self) -> (Option<i32>, String) {
-        std::fs::write(self.end.path().join("end"), "").unwrap();
+        let steps = self.models.keys().filter_map(|step| step.parse::<i64>().ok());
+        let last = steps.max().unwrap_or_default() + NOTICE;
+        // As a whole, or not yet.
+        let written = self.end.path().join("written");
+        std::fs::write(&written, format!("{last:9}")).unwrap();
+        std::fs::rename(&written, self.end.path().join("end")).unwrap();
         while self.next().is_some() {}
         let mut errors = Vec::new();
         self.launcher.stderr.take().unwrap().read_to_end(&mut errors).unwrap();

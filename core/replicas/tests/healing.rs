@@ -151,7 +151,9 @@ struct Noting {
     states: GroupTransport,
     name: &'static str,
     log: Arc<Mutex<Vec<String>>>,
+    /// How many later states it fails to give, or waits for that failure before it takes them.
     failures: AtomicUsize,
+    group: ProcessGroup,
 }
 
 fn noting(
@@ -164,7 +166,8 @@ fn noting(
     let group = ProcessGroup::without_members(None, "replicas", group).unwrap();
     let states = GroupTransport::new(group.clone());
     let (log, failures) = (log.clone(), AtomicUsize::new(failures));
-    options.group(group).transport(Arc::new(Noting { states, name, log, failures }))
+    let noting = Noting { states, name, log, failures, group: group.clone() };
+    options.group(group).transport(Arc::new(noting))
 }
 
 impl StateTransport for Noting {
@@ -202,6 +205,11 @@ impl StateTransport for Noting {
         step: i64,
         deadline: Instant,
     ) -> Result<Vec<u8>, TransportError> {
+        let failing = |left: usize| left.checked_sub(1);
+        if step > 0 && self.failures.fetch_update(SeqCst, SeqCst, failing).is_ok() {
+            // Whoever fails tells the others so; all could come from another one before.
+            until(|| self.group.is_broken());
+        }
         let from: Vec<&str> =
             sources.iter().map(|it| it.replica.split(':').next().unwrap()).collect();
         let state = self.states.receive(sources, metadata, step, deadline);
@@ -236,7 +244,7 @@ fn a_replica_that_comes_takes_its_state_from_all_others_and_again_if_one_fails()
         scope.spawn(|| train(&a, 2));
         train(&b, 2);
     });
-    let c = of("c", 0);
+    let c = of("c", 1);
     let last = std::thread::scope(|scope| {
         let of_a = scope.spawn(|| train(&a, 3));
         let of_b = scope.spawn(|| train(&b, 3));
