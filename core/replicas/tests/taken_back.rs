@@ -23,17 +23,21 @@ fn lighthouse() -> Lighthouse {
     Lighthouse::start(options).unwrap()
 }
 
-/// Asks for quorums until there is one of just these.
+/// They ask for quorums until there is one of just these. Each for itself: who is left out of one
+/// waits until the others ask again.
 fn meet(ranks: &[&Rank]) {
-    until(|| {
-        ranks.iter().for_each(|it| it.manager.start_quorum(StartQuorum::default()).unwrap());
-        ranks.iter().for_each(|it| it.manager.wait_quorum().unwrap());
-        let are_all = ranks.iter().all(|it| it.manager.replicas().len() == ranks.len());
-        if !are_all {
-            lose(ranks);
-        }
-        are_all
-    });
+    let meets = |rank: &Rank| {
+        until(|| {
+            rank.manager.start_quorum(StartQuorum::default()).unwrap();
+            rank.manager.wait_quorum().unwrap();
+            let are_all = rank.manager.replicas().len() == ranks.len();
+            if !are_all {
+                lose(&[rank]);
+            }
+            are_all
+        });
+    };
+    std::thread::scope(|scope| ranks.iter().for_each(|rank| drop(scope.spawn(|| meets(rank)))));
 }
 
 /// They lose the step.
