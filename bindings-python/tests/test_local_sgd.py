@@ -497,7 +497,7 @@ def test_an_outer_optimizer_of_ones_own(made):
         ({"outer_optimizer": 0.7}, "InvalidType", "outer_optimizer must have step.*not float"),
         ({"inner_optimizer": object()}, "InvalidType", "pass None, and call step"),
         ({"backup_device": "cuda"}, "InvalidArgument", "must be None or 'cpu', not 'cuda'"),
-        ({"model_fragments": []}, "InvalidArgument", "there are no model_fragments"),
+        ({"model_fragments": []}, "InvalidArgument", "model_fragments is empty"),
         ({"model_fragments": {"a": np.zeros(2)}}, "InvalidType", "must be a list of models"),
         ({"model_fragments": [np.zeros(2)]}, "InvalidType", "not list of arrays"),
         ({"model_fragments": [{"a": 1.0}] * 2}, "InvalidType", "'a' must be an array, not float"),

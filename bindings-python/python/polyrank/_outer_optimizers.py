@@ -131,7 +131,7 @@ def is_of_torch(optimizer: Any) -> bool:
 
 
 def check_optimizer(optimizer: Any) -> None:
-    """Raises for what is no outer optimizer."""
+    """Raises `InvalidTypeError` unless it can be an outer optimizer."""
     is_one = is_of_torch(optimizer) or isinstance(optimizer, OuterOptimizer)
     if isinstance(optimizer, type) or not is_one:
         raise InvalidTypeError(

@@ -181,8 +181,8 @@ def _described(name: str, view: _View) -> tuple[tuple[int, ...], str]:
     if array.dtype.name not in _WIDE or not array.dtype.isnative:
         known = ", ".join(_WIDE)
         raise InvalidArgumentError(
-            f"parameter {name!r} is of {array.dtype}, of which there is no average; expected one "
-            f"of {known}"
+            f"parameter {name!r} has the dtype {array.dtype}, which cannot be averaged; expected "
+            f"one of {known}"
         )
     return array.shape, array.dtype.name
 

@@ -499,7 +499,7 @@ def _listed(model_fragments: Any) -> list[Any]:
             + (" of arrays" if is_list else "")
         )
     if not model_fragments:
-        raise InvalidArgumentError("DiLoCo: there are no model_fragments")
+        raise InvalidArgumentError("DiLoCo: model_fragments is empty")
     return list(model_fragments)
 
 

@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 use crate::{node, python, setup};
-use disturb::{Chance, Disturber, Event};
+use disturb::{Chance, Disturber, EventKind};
 use judge::Judge;
 use replica::{Lighthouse, Line, Programs, Replica};
 use totals::Totals;
@@ -169,11 +169,11 @@ impl<'programs> Run<'programs> {
         while let Some(at) = disturber.next() {
             self.listen_until(at)?;
             let Some(event) = disturber.act(&mut self.replicas)? else { continue };
-            if let Event::Add { number } = event {
-                self.add(number)?;
+            if event.kind == EventKind::Add {
+                self.add(event.number)?;
             }
             self.judge.happened(event, &self.replicas);
-            let (kind, number) = (event.name(), event.number());
+            let (kind, number) = (event.kind.name(), event.number);
             match &self.bar {
                 Some(bar) => bar.inc(1),
                 None => eprintln!("[churn] {kind} {number}; {}", self.judge.summary()),

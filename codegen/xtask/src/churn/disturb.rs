@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::replica::Replica;
 use anyhow::Result;
+
+use super::replica::Replica;
 
 /// The shortest and the longest time between two events.
 const BETWEEN: [u64; 2] = [2_000, 5_000];
@@ -17,32 +18,31 @@ const SLOW: [u64; 2] = [1_000, 6_000];
 /// So many replicas train in any case: with one alone nobody could be healed.
 const MIN_RUNNING: usize = 2;
 
-/// What happens to a replica of this number.
+/// What happens to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    Kill { number: usize },
-    Stop { number: usize },
-    Slow { number: usize },
-    Add { number: usize },
+pub(super) enum EventKind {
+    Kill,
+    Stop,
+    Slow,
+    Add,
 }
 
-impl Event {
+impl EventKind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Event::Kill { .. } => "kill -9",
-            Event::Stop { .. } => "stop",
-            Event::Slow { .. } => "slow",
-            Event::Add { .. } => "add",
+            EventKind::Kill => "kill -9",
+            EventKind::Stop => "stop",
+            EventKind::Slow => "slow",
+            EventKind::Add => "add",
         }
     }
+}
 
-    pub(super) fn number(self) -> usize {
-        let (Event::Kill { number }
-        | Event::Stop { number }
-        | Event::Slow { number }
-        | Event::Add { number }) = self;
-        number
-    }
+/// What happens to the replica of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) kind: EventKind,
+    pub(super) number: usize,
 }
 
 /// Numbers from a seed: SplitMix64 (Steele, Lea and Flood, 2014).
@@ -123,14 +123,15 @@ impl Disturber {
             return Ok(None);
         }
         let event = self.choose(replicas);
-        match event {
-            Event::Kill { number } => drop(replicas[number].take()),
-            Event::Stop { number } => self.hold(&mut replicas[number], None)?,
-            Event::Slow { number } => {
+        let replica = &mut replicas[event.number];
+        match event.kind {
+            EventKind::Kill => drop(replica.take()),
+            EventKind::Stop => self.hold(replica, None)?,
+            EventKind::Slow => {
                 let slower = self.chance.between(SLOWER);
-                self.hold(&mut replicas[number], Some(slower))?;
+                self.hold(replica, Some(slower))?;
             }
-            Event::Add { .. } => {}
+            EventKind::Add => {}
         }
         self.left -= 1;
         self.next_event += Duration::from_millis(self.chance.between(BETWEEN));
@@ -159,15 +160,16 @@ impl Disturber {
         if running.len() > MIN_RUNNING {
             // There is one: it was just counted.
             let number = self.chance.one_of(&running).unwrap_or_default();
-            possible.extend([Event::Kill { number }, Event::Kill { number }]);
-            possible.extend([Event::Stop { number }, Event::Slow { number }]);
+            let kinds = [EventKind::Kill, EventKind::Kill, EventKind::Stop, EventKind::Slow];
+            possible.extend(kinds.map(|kind| Event { kind, number }));
         }
         // The more are missing, the sooner one comes.
-        for number in &missing {
-            possible.extend([Event::Add { number: *number }, Event::Add { number: *number }]);
-        }
+        possible.extend(
+            missing.iter().flat_map(|number| [Event { kind: EventKind::Add, number: *number }; 2]),
+        );
         // All but two are held, and none is missing.
         let first = running.first().copied().unwrap_or_default();
-        self.chance.one_of(&possible).unwrap_or(Event::Slow { number: first })
+        let slowed = Event { kind: EventKind::Slow, number: first };
+        self.chance.one_of(&possible).unwrap_or(slowed)
     }
 }

@@ -115,7 +115,7 @@ impl Judge {
     /// An event has happened.
     pub(super) fn happened(&mut self, event: Event, replicas: &[Option<Replica>]) {
         let others = replicas.iter().flatten();
-        let others = others.filter(|it| !it.is_held() && it.number != event.number());
+        let others = others.filter(|it| !it.is_held() && it.number != event.number);
         let survivors = others.map(|replica| replica.id).collect();
         self.known.values_mut().for_each(|known| known.lost = 0);
         self.note_pause(Instant::now());

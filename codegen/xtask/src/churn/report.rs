@@ -14,7 +14,7 @@ const LOSS_ALLOWED: f64 = 1.05;
 pub(super) fn show(judge: &Judge) {
     let mut kinds: BTreeMap<&str, Vec<&Episode>> = BTreeMap::new();
     for episode in &judge.episodes {
-        kinds.entry(episode.event.name()).or_default().push(episode);
+        kinds.entry(episode.event.kind.name()).or_default().push(episode);
     }
     println!("event     times   steps lost: mean  most   without a step: median     most");
     for (name, episodes) in &kinds {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
-use super::report::ProcessEnd;
+use super::report::{ProcessEnd, say};
 use crate::nodes::{Ending, Nodes, Roster};
 
 /// What the other threads of the launcher report to the supervisor.
@@ -40,12 +40,15 @@ pub(super) fn receive<E>(
     }
 }
 
-/// Turns signals to the launcher into events, until the handle is closed.
+/// Turns signals to the launcher into events, until the handle is closed; none, and says why, if that
+/// cannot be.
 pub(super) fn listen_for_signals<E: Send + 'static>(
     events: Sender<E>,
     event: impl Fn(i32) -> E + Send + 'static,
-) -> std::io::Result<Handle> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+) -> Option<Handle> {
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
+    let mut signals =
+        signals.inspect_err(|error| say(&format!("cannot listen for signals: {error}"))).ok()?;
     let handle = signals.handle();
     thread::spawn(move || {
         for signal in signals.forever() {
@@ -54,7 +57,7 @@ pub(super) fn listen_for_signals<E: Send + 'static>(
             }
         }
     });
-    Ok(handle)
+    Some(handle)
 }
 
 /// Whether a signal asks the launcher to end; the others are for the ranks.

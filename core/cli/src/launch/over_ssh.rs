@@ -66,13 +66,7 @@ pub(super) fn run(job: &Job, hosts: &[Host]) -> i32 {
         }
     };
     let (events, inbox) = channel();
-    let signals = match listen_for_signals(events.clone(), Event::Signal) {
-        Ok(handle) => handle,
-        Err(error) => {
-            say(&format!("cannot listen for signals: {error}"));
-            return 1;
-        }
-    };
+    let Some(signals) = listen_for_signals(events.clone(), Event::Signal) else { return 1 };
     let programs = job.parts.iter().map(Part::command_line).collect();
     let mut record = Record::new(environment.run_id.clone(), programs);
     record.nodes = hosts.len() as u32;

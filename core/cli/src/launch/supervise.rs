@@ -39,13 +39,7 @@ pub(super) fn run(job: &Job) -> i32 {
         }
     };
     let (events, inbox) = channel();
-    let signals = match listen_for_signals(events.clone(), Event::Signal) {
-        Ok(handle) => handle,
-        Err(error) => {
-            say(&format!("cannot listen for signals: {error}"));
-            return 1;
-        }
-    };
+    let Some(signals) = listen_for_signals(events.clone(), Event::Signal) else { return 1 };
     if job.agent.is_some() {
         follow_launcher(events.clone());
     }

@@ -376,11 +376,7 @@ impl Nodes {
                 missing.join(", ")
             );
             if left <= patience {
-                let seconds = self.options.join_timeout.as_secs_f64();
-                return Err(format!(
-                    "{whom}. Start this command on all of them within {seconds} s \
-                     (--rdzv-conf join_timeout=…)"
-                ));
+                return Err(self.too_late(&whom));
             }
             say(&whom);
             patience *= 2;
@@ -388,6 +384,15 @@ impl Nodes {
         let offers = self.store.multi_get(&keys).map_err(words)?;
         let parsed = offers.iter().map(|offer| serde_json::from_slice(offer));
         parsed.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    }
+
+    /// The error when the time is over in which nodes have to come; `whom` says who came.
+    fn too_late(&self, whom: &str) -> String {
+        let seconds = self.options.join_timeout.as_secs_f64();
+        format!(
+            "{whom}. Start this command on all of them within {seconds} s (--rdzv-conf \
+             join_timeout=…)"
+        )
     }
 
     fn missing(&self, restart: u32) -> Result<Vec<String>, String> {

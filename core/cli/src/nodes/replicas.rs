@@ -173,11 +173,7 @@ impl Nodes {
             let (host, port) = (&self.options.host, self.port());
             let whom = format!("{come} of {min} nodes are at the rendezvous {host}:{port}");
             if left <= patience {
-                let seconds = self.options.join_timeout.as_secs_f64();
-                return Err(format!(
-                    "{whom}. Start this command on all of them within {seconds} s \
-                     (--rdzv-conf join_timeout=…)"
-                ));
+                return Err(self.too_late(&whom));
             }
             say(&whom);
             patience *= 2;

@@ -165,8 +165,8 @@ impl<'a, T: Real> Diloco<'a, T> {
     /// For these parameters.
     ///
     /// # Errors
-    /// [`ManagerError::Option`] for options that cannot be; [`ManagerError::Order`] if there is a
-    /// state of this name.
+    /// [`ManagerError::Option`] for options that cannot be; [`ManagerError::Order`] if the manager
+    /// has another layer: each step of a manager is an average of its layer.
     pub fn new(
         manager: &'a Manager,
         parameters: &[T],

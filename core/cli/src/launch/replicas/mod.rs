@@ -52,13 +52,7 @@ pub(super) fn run(job: &Job, replicas: &Replicas) -> i32 {
     let deadline = job.timeout.map(|limit| Instant::now() + limit);
     let (events, inbox) = channel();
     // This comes before anything is started, so that no signal after that is missed.
-    let signals = match listen_for_signals(events.clone(), Event::Signal) {
-        Ok(handle) => handle,
-        Err(error) => {
-            say(&format!("cannot listen for signals: {error}"));
-            return 1;
-        }
-    };
+    let Some(signals) = listen_for_signals(events.clone(), Event::Signal) else { return 1 };
     let place = match Place::find(job, replicas, deadline, (&events, &inbox)) {
         Ok(place) => place,
         Err(reason) => return reason.exit_code,
