@@ -184,12 +184,7 @@ impl Nodes {
                 )
             };
             if end <= now && last_call.is_none() {
-                let seconds = self.options.join_timeout.as_secs_f64();
-                return Err(format!(
-                    "{}. Start this command on all of them within {seconds} s \
-                     (--rdzv-conf join_timeout=…)",
-                    whom()
-                ));
+                return Err(self.too_late(&whom()));
             }
             if last_call.is_none() && now.saturating_duration_since(began) > patience {
                 say(&whom());
