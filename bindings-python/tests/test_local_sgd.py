@@ -503,7 +503,11 @@ def test_an_outer_optimizer_of_ones_own(made):
         ({"model_fragments": [{"a": 1.0}] * 2}, "InvalidType", "'a' must be an array, not float"),
         ({"model_fragments": [{1: np.zeros(2)}] * 2}, "InvalidType", "names .* must be str"),
         ({"model_fragments": ["a", "b"]}, "InvalidType", "a model is a mapping .* not str"),
-        ({"model_fragments": [{"a": np.zeros(2, int)}] * 2}, "InvalidArgument", "cannot be averaged"),
+        (
+            {"model_fragments": [{"a": np.zeros(2, int)}] * 2},
+            "InvalidArgument",
+            "cannot be averaged",
+        ),
         (
             {"model_fragments": [[("a", np.zeros(2)), ("a", np.ones(2))]] * 2},
             "InvalidArgument", "two parameters are called 'a'",

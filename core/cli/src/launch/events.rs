@@ -40,8 +40,8 @@ pub(super) fn receive<E>(
     }
 }
 
-/// Turns signals to the launcher into events, until the handle is closed; none, and says why, if that
-/// cannot be.
+/// Turns signals to the launcher into events, until the handle is closed; none, and says why, if
+/// that cannot be.
 pub(super) fn listen_for_signals<E: Send + 'static>(
     events: Sender<E>,
     event: impl Fn(i32) -> E + Send + 'static,
