@@ -42,6 +42,8 @@ print(weights[0])
     ),
     "site/concepts/members.md": (
         """
+import numpy as np
+
 import polyrank as pr
 
 store = pr.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -163,7 +165,7 @@ def test_runs(page, result, size):
         assert printed == [f"{steps}\n{outer_steps}\n"] * size
         return
     if result == "members":
-        assert printed == ["0 1\n"] * size
+        assert printed == ["0 1\ntaken over: []\n"] * size
         return
     if result == "hooks":
         found = "ALLREDUCE of rank 0: element (1,) of input 0, of f64, is NaN"

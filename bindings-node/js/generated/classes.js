@@ -253,6 +253,7 @@ const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv"
 const PROCESS_GROUP_PROBE = { key: "PROCESS_GROUP_PROBE", name: "probe", required: 0 };
 const PROCESS_GROUP_IPROBE = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0 };
 const PROCESS_GROUP_ALLREDUCE_SPARSE = { key: "PROCESS_GROUP_ALLREDUCE_SPARSE", name: "allreduceSparse", required: 2, durations: [3], inOrder: true };
+const PROCESS_GROUP_SYNC_STATE = { key: "PROCESS_GROUP_SYNC_STATE", name: "syncState", required: 1, durations: [2], inOrder: true };
 const PROCESS_GROUP_STATS = { key: "PROCESS_GROUP_STATS", name: "stats", required: 0 };
 const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], integers: [[2, "outputSplitSizes"]], output: 0, outputName: "output" };
 const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], integers: [[2, "outputSplitSizes"]], output: 0, outputName: "output" };
@@ -620,6 +621,10 @@ export class ProcessGroup {
 
   allreduceSparse(...given) {
     return own.allreduceSparse(PROCESS_GROUP_ALLREDUCE_SPARSE, this, given);
+  }
+
+  syncState(...given) {
+    return own.syncState(PROCESS_GROUP_SYNC_STATE, this, given);
   }
 
   stats(...given) {

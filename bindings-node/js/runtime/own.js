@@ -350,3 +350,24 @@ export async function allreduceSparse(spec, group, given) {
     for (const { free } of copies) free();
   }
 }
+
+/** Makes tensors the same on all ranks: their elements go into memory of polyrank, and from there
+ * come those that are replaced. */
+export async function syncState(spec, group, given) {
+  const { positional, options } = split(spec, given);
+  const [tensors, ...others] = positional;
+  if (!Array.isArray(tensors)) {
+    throw new InvalidTypeError(`syncState(): 'tensors' must be an array, not ${told(tensors)}`);
+  }
+  const copies = [];
+  try {
+    for (const tensor of tensors) copies.push(inOwnMemory(tensor, "syncState()"));
+    const marked = copies.map(({ info }) => new Marked({ kind: "array", info }));
+    const call = [marked, ...others, options ?? {}];
+    const replaced = await invokeAsync(spec, group, call);
+    for (const index of replaced) copies[index].putBack();
+    return replaced;
+  } finally {
+    for (const { free } of copies) free();
+  }
+}

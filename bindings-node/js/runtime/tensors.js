@@ -245,18 +245,47 @@ export function tensorOver({ memory, dtype, shape }) {
 }
 
 /** The elements of a tensor in these bytes, row by row, without gaps. */
-export function gathered(bytes, { shape, strides, offset = 0 }, elementBytes) {
+export function gathered(bytes, info, elementBytes) {
+  const dense = denseRange(info, elementBytes);
+  if (dense !== null) return bytes.subarray(...dense);
+  const all = new Uint8Array(product(info.shape) * elementBytes);
+  forEachElement(info, (element, at) => {
+    const from = at * elementBytes;
+    all.set(bytes.subarray(from, from + elementBytes), element * elementBytes);
+  });
+  return all;
+}
+
+/** Sets the elements of a tensor in these bytes, and nothing between them, from a copy of all of the
+ * bytes. */
+function putBack(bytes, copy, info, elementBytes) {
+  const dense = denseRange(info, elementBytes);
+  if (dense !== null) {
+    bytes.set(copy.subarray(...dense), dense[0]);
+    return;
+  }
+  forEachElement(info, (_element, at) => {
+    const from = at * elementBytes;
+    bytes.set(copy.subarray(from, from + elementBytes), from);
+  });
+}
+
+/** From which byte to which a tensor lies whose elements follow one another; null: they do not. */
+function denseRange({ shape, strides, offset = 0 }, elementBytes) {
+  const steps = strides ?? rowMajor(shape);
+  const isDense = (step, axis) => step === steps[axis] || shape[axis] === 1;
+  if (!rowMajor(shape).every(isDense)) return null;
+  return [offset * elementBytes, (offset + product(shape)) * elementBytes];
+}
+
+/** Calls `visit` for each element, row by row, with its number and where it lies, in elements. */
+function forEachElement({ shape, strides, offset = 0 }, visit) {
   const count = product(shape);
   const steps = strides ?? rowMajor(shape);
-  if (rowMajor(shape).every((step, axis) => step === steps[axis] || shape[axis] === 1)) {
-    return bytes.subarray(offset * elementBytes, (offset + count) * elementBytes);
-  }
-  const dense = new Uint8Array(count * elementBytes);
   const place = new Array(shape.length).fill(0);
   let at = offset;
   for (let element = 0; element < count; element += 1) {
-    const from = at * elementBytes;
-    dense.set(bytes.subarray(from, from + elementBytes), element * elementBytes);
+    visit(element, at);
     for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
       place[axis] += 1;
       at += steps[axis];
@@ -265,7 +294,6 @@ export function gathered(bytes, { shape, strides, offset = 0 }, elementBytes) {
       place[axis] = 0;
     }
   }
-  return dense;
 }
 
 /** Whether something is a tensor of the host, or a typed array. */
@@ -281,8 +309,8 @@ export function infoInOwnMemory(array) {
   return info.memory === undefined ? inPlace(bytesOf(view), info) : info;
 }
 
-/** A description of a tensor whose elements lie in memory of polyrank, copied if need be; `free`
- * ends the copy. */
+/** A description of a tensor whose elements lie in memory of polyrank, copied if need be;
+ * `putBack` sets the tensor's elements from the copy, `free` ends that. */
 export function inOwnMemory(array, called) {
   if (!isArray(array)) {
     const came = named(array);
@@ -290,11 +318,15 @@ export function inOwnMemory(array, called) {
   }
   const isFlat = !(array instanceof Tensor);
   const { info, view } = isFlat ? { info: flatInfo(array), view: array } : described(array);
-  if (info.memory !== undefined) return { info, free: () => {} };
+  if (info.memory !== undefined) return { info, putBack: () => {}, free: () => {} };
   const bytes = bytesOf(view);
   const memory = wrapped(() => native.alloc(bytes.byteLength));
   memory.view().set(bytes);
-  return { info: { ...info, memory }, free: () => memory.release() };
+  return {
+    info: { ...info, memory },
+    putBack: () => putBack(bytes, memory.view(), info, SIZES.get(info.dtype)),
+    free: () => memory.release(),
+  };
 }
 
 export function dtypeOf(name, called) {

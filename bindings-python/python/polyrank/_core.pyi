@@ -1172,7 +1172,7 @@ class PreHookArgs:
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
         `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-        `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
+        `RECVANYSOURCE`, `SENDRECV`, `SYNC_STATE`; one of a topology by the name of its method,
         `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
         `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
         messages of devices that go together are one `COALESCED`.
@@ -2332,6 +2332,29 @@ class ProcessGroup:
         `reduce_op` is `ReduceOp.SUM` by default.
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+        """
+    def sync_state(self, tensors: Sequence[_Tensor], revision: SupportsIndex = 0, timeout: _Duration | None = None) -> list[int]:
+        """Makes `tensors` the same on all ranks: who has others than most ranks takes those. Returns the
+        positions of the tensors that were replaced here, in ascending order. It is for parameters
+        after a restart, or when memory or a processor may have failed, and costs hardly more than
+        reading the tensors once where nothing differs.
+
+        Ranks compare digests (BLAKE3). All tensors together are one state, which holds as a whole: the
+        one that most ranks have, and of several as frequent that of the lowest rank. Only tensors that
+        differ travel, a part of each from every rank that has the right ones, and what has come is
+        compared with its digest.
+
+        All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order.
+        Nobody changes them during the call; if somebody does, it fails on all ranks, as
+        `CollectiveMismatchError`. After an error tensors may have elements of either state.
+
+        - `revision`: only states of the highest revision count, however few have them: a number of
+          steps, so that newcomers, who are alike, do not outvote those who have trained.
+        - `timeout`: limit of the call; none: the group's; 0: no limit.
+
+        Pages of browsers cannot: they raise `UnsupportedError`.
+
+        Raises `CollectiveMismatchError`, `InvalidArgumentError`, `UnsupportedError`.
         """
     def stats(self) -> dict[str, Any]:
         """What this rank has called in this group since it was made: of each method how often, how many

@@ -13,7 +13,7 @@ use crate::record::described;
 pub(crate) struct PreHookArgs {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
     /// `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-    /// `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
+    /// `RECVANYSOURCE`, `SENDRECV`, `SYNC_STATE`; one of a topology by the name of its method,
     /// `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
     /// `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
     /// messages of devices that go together are one `COALESCED`.

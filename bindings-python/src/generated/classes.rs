@@ -1832,6 +1832,36 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ALLREDUCE_SPARSE", positional, keywords)
     }
 
+    /// Makes `tensors` the same on all ranks: who has others than most ranks takes those. Returns the
+    /// positions of the tensors that were replaced here, in ascending order. It is for parameters
+    /// after a restart, or when memory or a processor may have failed, and costs hardly more than
+    /// reading the tensors once where nothing differs.
+    ///
+    /// Ranks compare digests (BLAKE3). All tensors together are one state, which holds as a whole: the
+    /// one that most ranks have, and of several as frequent that of the lowest rank. Only tensors that
+    /// differ travel, a part of each from every rank that has the right ones, and what has come is
+    /// compared with its digest.
+    ///
+    /// All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order.
+    /// Nobody changes them during the call; if somebody does, it fails on all ranks, as
+    /// `CollectiveMismatchError`. After an error tensors may have elements of either state.
+    ///
+    /// - `revision`: only states of the highest revision count, however few have them: a number of
+    ///   steps, so that newcomers, who are alike, do not outvote those who have trained.
+    /// - `timeout`: limit of the call; none: the group's; 0: no limit.
+    ///
+    /// Pages of browsers cannot: they raise `UnsupportedError`.
+    ///
+    /// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `UnsupportedError`.
+    #[pyo3(name = "sync_state", signature = (*positional, **keywords), text_signature = "($self, tensors, revision=0, timeout=None)")]
+    fn py_sync_state<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_SYNC_STATE", positional, keywords)
+    }
+
     /// What this rank has called in this group since it was made: of each method how often, how many
     /// bytes, how long that took and at what bandwidth; and for whom it has waited, of the present
     /// members. Always counted, and asked for without waiting for anybody.

@@ -114,6 +114,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_PROBE,
     &PROCESS_GROUP_IPROBE,
     &PROCESS_GROUP_ALLREDUCE_SPARSE,
+    &PROCESS_GROUP_SYNC_STATE,
     &PROCESS_GROUP_STATS,
     &PROCESS_GROUP_ALL_GATHER_V,
     &PROCESS_GROUP_GATHER_V,
@@ -2455,6 +2456,24 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
             required("indices", Type::Tensor, Role::None),
             required("values", Type::Tensor, Role::None),
             optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.sync_state`
+pub static PROCESS_GROUP_SYNC_STATE: Method = Method {
+    interface: "ProcessGroup",
+    name: "sync_state",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensors", Type::Sequence(&Type::Tensor), Role::None),
+            optional("revision", Type::Int, Role::None, Constant::Int(0)),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],

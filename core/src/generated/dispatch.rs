@@ -1647,6 +1647,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(implementations::process_group::supports_window)),
     },
     Entry {
+        key: "PROCESS_GROUP_SYNC_STATE",
+        method: &calls::PROCESS_GROUP_SYNC_STATE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::sync_state(call)))),
+    },
+    Entry {
         key: "PROCESS_GROUP_TIMEOUT",
         method: &PROCESS_GROUP_TIMEOUT,
         order: Order::Free,

@@ -391,6 +391,15 @@ pub mod process_group {
         /// `timeout`
         pub const TIMEOUT: usize = 3;
     }
+    /// `ProcessGroup.sync_state`
+    pub mod sync_state {
+        /// `tensors`
+        pub const TENSORS: usize = 0;
+        /// `revision`
+        pub const REVISION: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
     /// `ProcessGroup.new_window`
     pub mod new_window {
         /// `tensor`

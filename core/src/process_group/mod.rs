@@ -68,6 +68,8 @@ mod sparse;
 mod split;
 mod stage;
 #[cfg(feature = "tcp")]
+mod state_sync;
+#[cfg(feature = "tcp")]
 mod statistics;
 mod symmetric_memory;
 pub(crate) mod topology;
@@ -93,6 +95,8 @@ use sibling_names::SiblingNames;
 pub use sparse::SparseOptions;
 pub(crate) use split::Maker;
 pub use split::SplitOptions;
+#[cfg(feature = "tcp")]
+pub use state_sync::StateSyncOptions;
 pub use window::Window;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
@@ -113,8 +117,7 @@ struct Inner {
     /// How often the members had been replaced before.
     epoch: u64,
     name: String,
-    /// The name that all members know the group by; it differs from `name` where members came
-    /// together that call it differently.
+    /// The name that all members know it by, who may have come with different ones.
     shared_name: String,
     /// Where the members come from, if the group was reconfigured.
     origins: Option<reconfigure::Origins>,
@@ -127,8 +130,7 @@ struct Inner {
     members: Vec<u32>,
     /// Rejects every request once the group was left.
     store: Arc<GroupStore>,
-    /// A separate store connection for monitored barriers, opened by the first: the group's own may
-    /// be blocked by another thread.
+    /// For monitored barriers, opened by the first: another thread may block the group's own.
     barrier_store: Mutex<Option<Arc<dyn Store>>>,
     /// What compressed operations are compressed into.
     kept_memory: Arc<kept_memory::KeptMemory>,
@@ -140,7 +142,6 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<SortedMap<String, u32>>,
     bound_device: Option<Device>,
-    /// The calls that make groups out of this one.
     group_calls: group_calls::GroupCalls,
     shared_texts: shared_texts::SharedTexts,
     /// How many monitored barriers this rank called.

@@ -99,6 +99,7 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("map_remote_tensor", "own.mapRemoteTensor", "Tensor"),
     ("reconfigure", "own.reconfigure", "Work<void>"),
     ("shrink_group", "own.shrinkGroup", "Work<void>"),
+    ("sync_state", "own.syncState", "Promise<number[]>"),
 ];
 
 /// The return type of a function that is handwritten in the layer.

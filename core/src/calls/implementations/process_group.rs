@@ -12,6 +12,8 @@ use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::calls::settings::{group_hints, reconfigure_options};
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::process_group::StateSyncOptions;
 use crate::process_group::{
     ConfigureOptions, GroupOptions, Maker, ProcessGroup, SparseOptions, SplitOptions,
 };
@@ -209,6 +211,27 @@ pub(super) fn sum_of_sparse(
         let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
         Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
     })
+}
+
+/// Makes tensors the same on all ranks.
+pub(crate) async fn sync_state(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let tensors: Vec<Tensor> = call.take(sync_state::TENSORS)?;
+    let revision: i64 = call.take(sync_state::REVISION)?;
+    let timeout: Option<Duration> = call.take(sync_state::TIMEOUT)?;
+    #[cfg(feature = "tcp")]
+    {
+        let mut options = StateSyncOptions::default().revision(revision);
+        options.timeout = timeout;
+        let replaced = group.sync_state_async(&tensors, options).await?;
+        replaced.into_iter().map(|index| index as u32).collect::<Vec<u32>>().into_answer()
+    }
+    #[cfg(not(feature = "tcp"))]
+    {
+        let _ = (group, tensors, revision, timeout);
+        let who = "a page".to_owned();
+        Err(Error::Unsupported { who, operation: "sync_state".to_owned() })
+    }
 }
 
 /// Makes a window, and registers a tensor in it if it is given one.
