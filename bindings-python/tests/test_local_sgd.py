@@ -543,6 +543,9 @@ def test_misuse(made):
         with pytest.raises(polyrank.InvalidArgumentError, match="OuterSGD"):
             OuterSGD(**wrong)
     layer = LocalSGD(manager, model)
+    for method in (layer.sync, layer.step):
+        with pytest.raises(polyrank.InvalidArgumentError, match="is called in its with block"):
+            method()
     with pytest.raises(polyrank.InvalidArgumentError, match='"local_sgd" is registered already'):
         LocalSGD(manager, model)
     # Who joins would land in the average of the other one.
@@ -550,6 +553,31 @@ def test_misuse(made):
         DiLoCo(manager, [model])
     with layer, pytest.raises(polyrank.InvalidArgumentError, match="entered already"):
         layer.__enter__()
+
+
+def test_an_outer_step_that_failed_here_alone_is_not_gone_on_from(made):
+    class Failing(OuterSGD):
+        def step(self, parameters, gradients):
+            super().step(parameters, gradients)
+            raise KeyError("of the outer optimizer")
+
+    manager, model = made(), [np.zeros(2)]
+    layer = DiLoCo(manager, [model], outer_optimizer=Failing())
+    before = layer.state_dict()
+    with layer:
+        step = manager.current_step()
+        with pytest.raises(KeyError):
+            layer.step()
+        assert manager.current_step() == step + 1
+        with pytest.raises(polyrank.InvalidArgumentError, match="has other parameters than they"):
+            layer.step()
+        assert manager.current_step() == step + 1
+    with pytest.raises(polyrank.InvalidArgumentError, match="has other parameters than they"):
+        layer.__enter__()
+    # With a state of those that have made it, all is well again.
+    layer.load_state_dict(before)
+    with layer:
+        assert manager.current_step() == step + 2
 
 
 def test_an_error_of_the_program_is_its_own(made):

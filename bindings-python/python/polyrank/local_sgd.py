@@ -109,6 +109,8 @@ class _Layer:
         self._is_joining = False
         # Whether a state was taken in this round: what it replaced is no part of an average.
         self._has_healed = False
+        # Whether it is known no more that the parameters are those of the others.
+        self._is_lost = False
         self._local_step = 0
 
     def __enter__(self) -> Self:
@@ -119,6 +121,7 @@ class _Layer:
         """
         if self._is_entered:
             raise InvalidArgumentError(f"{type(self).__name__}: it is entered already")
+        self._check_parameters()
         self._is_joining = True
         try:
             while not self._join():
@@ -148,9 +151,7 @@ class _Layer:
         """Call it after each inner step, unless the optimizer does. True if replicas averaged, and
         the result was committed; False if that was lost, and `manager.errored()` says why; None if
         it was not time for it."""
-        if not self._is_entered:
-            name = type(self).__name__
-            raise InvalidArgumentError(f"{name}: step() is called in its with block")
+        self._check("step")
         self._local_step += 1
         return self._stepped()
 
@@ -161,6 +162,19 @@ class _Layer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on from there: the parameters become what was committed last."""
         raise NotImplementedError
+
+    def _check(self, method: str) -> None:
+        name = type(self).__name__
+        if not self._is_entered:
+            raise InvalidArgumentError(f"{name}: {method}() is called in its with block")
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        if self._is_lost:
+            raise InvalidArgumentError(
+                f"{type(self).__name__}: an outer step that all others have committed has failed here, so that this "
+                "replica has other parameters than they; one that is started anew takes theirs"
+            )
 
     def _register(self) -> None:
         self._manager.register_state_dict_fn(_KEY, self._heal, self.state_dict)
@@ -243,6 +257,10 @@ class LocalSGD(_Layer):
 
     def sync(self) -> bool:
         """Averages now, as all replicas must at the same place; whether that was committed."""
+        self._check("sync")
+        return self._sync()
+
+    def _sync(self) -> bool:
         self._local_step = 0
         if not self._begin_round():
             return self._manager.should_commit()
@@ -255,10 +273,10 @@ class LocalSGD(_Layer):
         return True
 
     def _join(self) -> bool:
-        return self.sync()
+        return self._sync()
 
     def _stepped(self) -> bool | None:
-        return self.sync() if self._local_step >= self._sync_every else None
+        return self._sync() if self._local_step >= self._sync_every else None
 
 
 class _Fragment:
@@ -391,6 +409,7 @@ class DiLoCo(_Layer):
         for fragment, values in zip(self._fragments, kept, strict=True):
             fragment.kept = values
             fragment.restore()
+        self._is_lost = False
 
     def _stepped(self) -> bool | None:
         if not self._is_begun and self._local_step >= self._interval - self._delay:
@@ -429,8 +448,10 @@ class DiLoCo(_Layer):
             fragment.restore()
             return False
         if gradient is not None:
+            self._is_lost = True
             # Who has taken a state by now has nothing of its own.
             fragment.commit(gradient, local if self._counts() else None, self._alpha)
+            self._is_lost = False
         return True
 
     def _check_fragments(self) -> None:
