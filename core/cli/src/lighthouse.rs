@@ -145,8 +145,14 @@ fn start(arguments: &LighthouseArguments) -> Result<Lighthouse, String> {
 ///
 /// # Errors
 /// In words: it cannot be served, or what should be its token is none.
-pub(crate) fn of_job(min_replicas: u32, address: IpAddr) -> Result<Lighthouse, String> {
-    let quorum = QuorumOptions { min_replicas: min_replicas as usize, ..QuorumOptions::default() };
+pub(crate) fn of_job(
+    min_replicas: u32,
+    join_timeout: Option<Duration>,
+    address: IpAddr,
+) -> Result<Lighthouse, String> {
+    let usual = QuorumOptions::default();
+    let join_timeout = join_timeout.unwrap_or(usual.join_timeout);
+    let quorum = QuorumOptions { min_replicas: min_replicas as usize, join_timeout, ..usual };
     let options = LighthouseOptions {
         address: SocketAddr::new(address, 0),
         quorum,
@@ -183,7 +189,7 @@ fn announcement(url: &str) -> String {
     format!("polyrank lighthouse\n  replicas:    {url}\n  status page: {url}/\n")
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("expected seconds, as in 2.5".to_owned()),

@@ -6,6 +6,8 @@
 
 mod launcher;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use launcher::{Running, file_below, polyrank, sorted_lines, text};
@@ -86,8 +88,37 @@ fn a_lighthouse_that_is_named_is_passed_on_and_none_is_served() {
         let output = command.output().unwrap();
         let lines = [0, 1].map(|number| format!("[replica {number}, rank 0] {expected}"));
         assert_eq!(sorted_lines(&output.stdout), lines);
-        assert_eq!(text(&output.stderr), "");
+        let named_by =
+            if words.contains(&"--lighthouse") { "--lighthouse" } else { "TORCHFT_LIGHTHOUSE" };
+        let expected = format!(
+            "polyrank run: the lighthouse of the replicas is that at {expected}, which {named_by} \
+             names\n"
+        );
+        assert_eq!(text(&output.stderr), expected);
     }
+}
+
+#[test]
+fn the_lighthouse_that_is_served_waits_as_long_as_it_is_told() {
+    let script = "echo $TORCHFT_LIGHTHOUSE; exec sleep 600";
+    let words = ["--no-prefix", "--replicas", "2", "--join-timeout", "7.5", "sh", "-c", script];
+    let running = Running::of(replicas(&words));
+    let status = status_of(running.first.trim_end());
+    assert_eq!(status["options"]["join_timeout_seconds"], 7.5, "{status}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().0, Some(143));
+}
+
+/// What the lighthouse there says of itself.
+fn status_of(url: &str) -> Value {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (start, end) = (body.find('{').unwrap(), body.rfind('}').unwrap());
+    serde_json::from_str(&body[start..=end]).unwrap()
 }
 
 /// Replica 1 ends when the others wait for a line of its last start; they are never started again.
@@ -256,7 +287,16 @@ fn wrong_options_are_refused_in_words() {
     for (words, expected) in [
         (&["--replicas", "0"][..], "0 is not in 1..=4096"),
         (&["--replicas", "two"], "invalid digit"),
-        (&["--replicas", "2", "--min-replicas", "3"], "--min-replicas 3: there are --replicas 2"),
+        (
+            &["--replicas", "2", "--min-replicas", "3"],
+            "--min-replicas 3 are more than there can be: --replicas 2 make 2",
+        ),
+        (&["--join-timeout", "5"], "--replicas <N>"),
+        (&["--replicas", "2", "--join-timeout", "soon"], "expected seconds, as in 2.5"),
+        (
+            &["--replicas", "2", "--join-timeout", "5", "--lighthouse", "http://a:1"],
+            "cannot be used with '--lighthouse",
+        ),
         (&["--replicas", "2", "--min-replicas", "0"], "0 is not in 1.."),
         (&["--min-replicas", "1"], "--replicas <N>"),
         (&["--lighthouse", "http://a:1"], "--replicas <N>"),
@@ -277,6 +317,10 @@ fn wrong_options_are_refused_in_words() {
     let output = replicas(&["--replicas", "2", "true"]).env("TORCHFT_LIGHTHOUSE", "x").output();
     let errors = text(&output.unwrap().stderr);
     assert!(errors.contains("TORCHFT_LIGHTHOUSE: x: expected http://HOST:PORT"), "{errors}");
+    let mut command = replicas(&["--replicas", "2", "--join-timeout", "5", "true"]);
+    let output = command.env("TORCHFT_LIGHTHOUSE", "http://a:1").output().unwrap();
+    let errors = text(&output.stderr);
+    assert!(errors.contains("TORCHFT_LIGHTHOUSE names that at http://a:1: unset it"), "{errors}");
     let output = replicas(&["--replicas", "2", "true"]).env("POLYRANK_TOKEN", "x").output();
     let errors = text(&output.unwrap().stderr);
     assert!(errors.contains("a token has 8 to 1024 characters"), "{errors}");

@@ -63,8 +63,19 @@ pub(crate) struct Replicas {
     pub(crate) count: u32,
     /// With fewer the job does not go on.
     pub(crate) min: u32,
-    /// Where the lighthouse is, if the launcher does not serve it.
-    pub(crate) lighthouse: Option<String>,
+    pub(crate) lighthouse: JobLighthouse,
+}
+
+/// The lighthouse of the replicas of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobLighthouse {
+    /// The launcher serves it.
+    Served {
+        /// How long replicas that ask wait for those that do not; none: as usual.
+        join_timeout: Option<Duration>,
+    },
+    /// It is at this address, as an option or a variable says.
+    Elsewhere { url: String, named_by: &'static str },
 }
 
 /// Which of the replicas one is.

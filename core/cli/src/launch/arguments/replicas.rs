@@ -2,13 +2,15 @@
 //! of processes.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::Args;
 use polyrank::env::variable;
 
-use super::job::Replicas;
+use super::job::{JobLighthouse, Replicas};
 use super::options::NodeCount;
 use super::parts::MAX_RANKS_PER_NODE;
+use crate::lighthouse::duration;
 
 /// What replicas there are, and where their lighthouse is.
 #[derive(Args)]
@@ -30,6 +32,11 @@ pub(super) struct ReplicaArguments {
     /// launcher serves]
     #[arg(long, value_name = "http://HOST:PORT", requires = "replicas", value_parser = lighthouse)]
     lighthouse: Option<String>,
+    /// How long replicas that ask wait for those that are alive and do not: longer than they are
+    /// apart between two steps, and less than the limit of their calls [default: 30]
+    #[arg(long, value_name = "SECONDS", requires = "replicas", conflicts_with = "lighthouse")]
+    #[arg(value_parser = duration)]
+    join_timeout: Option<Duration>,
 }
 
 impl ReplicaArguments {
@@ -45,7 +52,9 @@ impl ReplicaArguments {
         let most = if is_elastic { u64::from(count) * u64::from(nodes.max) } else { count.into() };
         if u64::from(self.min_replicas) > most {
             let min = self.min_replicas;
-            return Err(format!("--min-replicas {min}: there are --replicas {most}"));
+            return Err(format!(
+                "--min-replicas {min} are more than there can be: --replicas {count} make {most}"
+            ));
         }
         if !is_elastic && count < nodes.max {
             let nodes = nodes.max;
@@ -59,17 +68,30 @@ impl ReplicaArguments {
                  number of ranks of one replica, as in -n 2"
             ));
         }
+        let lighthouse = self.lighthouse_of(variables)?;
+        Ok(Some(Replicas { count, min: self.min_replicas, lighthouse }))
+    }
+
+    fn lighthouse_of(&self, variables: &[(OsString, OsString)]) -> Result<JobLighthouse, String> {
+        if let Some(url) = &self.lighthouse {
+            return Ok(JobLighthouse::Elsewhere { url: url.clone(), named_by: "--lighthouse" });
+        }
         // A variable for the ranks goes before what this command has.
         let name = variable::TORCHFT_LIGHTHOUSE;
         let of_ranks = variables.iter().rev().find(|(own, _)| own == name.name());
         let of_ranks = of_ranks.map(|(_, value)| value.to_string_lossy().into_owned());
         let given = of_ranks.or_else(|| name.text());
-        let given = given.map(|text| lighthouse(&text).map_err(|error| format!("{name}: {error}")));
-        let lighthouse = match &self.lighthouse {
-            Some(url) => Some(url.clone()),
-            None => given.transpose()?,
+        let Some(text) = given else {
+            return Ok(JobLighthouse::Served { join_timeout: self.join_timeout });
         };
-        Ok(Some(Replicas { count, min: self.min_replicas, lighthouse }))
+        let url = lighthouse(&text).map_err(|error| format!("{name}: {error}"))?;
+        if self.join_timeout.is_some() {
+            return Err(format!(
+                "--join-timeout is for a lighthouse that the launcher serves, and {name} names \
+                 that at {url}: unset it, or start that one with --join-timeout"
+            ));
+        }
+        Ok(JobLighthouse::Elsewhere { url, named_by: name.name() })
     }
 }
 

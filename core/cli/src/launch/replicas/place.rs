@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polyrank_quorum::Lighthouse;
 use polyrank_quorum::host::{authority, is_loopback};
 
-use super::super::arguments::job::{Job, Replicas};
+use super::super::arguments::job::{Job, JobLighthouse, Replicas};
 use super::super::attempt::EXIT_TIMEOUT;
 use super::super::environment;
 use super::super::events::{asks_to_end, receive};
@@ -93,9 +93,10 @@ fn wait(deadline: Option<Instant>, inbox: &Receiver<Event>) -> Result<Place, NoP
 
 fn alone(job: &Job, replicas: &Replicas) -> Result<Place, String> {
     let (served, url) = match &replicas.lighthouse {
-        Some(url) => (None, url.clone()),
-        None => {
-            let served = served(replicas, IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+        JobLighthouse::Elsewhere { url, named_by } => (None, elsewhere(url, named_by)),
+        JobLighthouse::Served { join_timeout } => {
+            let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let served = served(replicas.min, *join_timeout, localhost)?;
             let url = served.url();
             say(&format!("the lighthouse of the replicas is at {url}"));
             (Some(served), url)
@@ -119,17 +120,17 @@ fn among_nodes(job: &Job, replicas: &Replicas, options: NodeOptions) -> Result<P
     let nodes = Nodes::open(options)?;
     let mut served_here = None;
     let url = match &replicas.lighthouse {
-        Some(url) => url.clone(),
-        None if nodes.serves() => {
+        JobLighthouse::Elsewhere { url, named_by } => elsewhere(url, named_by),
+        JobLighthouse::Served { join_timeout } if nodes.serves() => {
             let host = nodes.endpoint_host().to_owned();
-            let served = served(replicas, listening(&host))?;
+            let served = served(replicas.min, *join_timeout, listening(&host))?;
             let url = format!("http://{}", authority(&host, served.address().port()));
             nodes.tell_lighthouse(&url)?;
             say(&format!("the lighthouse of the replicas is at {url}"));
             served_here = Some(served);
             url
         }
-        None => nodes.lighthouse()?,
+        JobLighthouse::Served { .. } => nodes.lighthouse()?,
     };
     let of_node = |place: u32| match is_elastic {
         true => (place * replicas.count, replicas.count),
@@ -159,8 +160,14 @@ fn dealt(replicas: u32, nodes: u32, node: u32) -> (u32, u32) {
     (node * each + node.min(more), each + u32::from(node < more))
 }
 
-fn served(replicas: &Replicas, address: IpAddr) -> Result<Lighthouse, String> {
-    lighthouse::of_job(replicas.min, address)
+/// Says which lighthouse it is: nobody may have thought of a variable.
+fn elsewhere(url: &str, named_by: &str) -> String {
+    say(&format!("the lighthouse of the replicas is that at {url}, which {named_by} names"));
+    url.to_owned()
+}
+
+fn served(min: u32, join_timeout: Option<Duration>, address: IpAddr) -> Result<Lighthouse, String> {
+    lighthouse::of_job(min, join_timeout, address)
         .map_err(|error| format!("the lighthouse of the replicas cannot be served: {error}"))
 }
 
