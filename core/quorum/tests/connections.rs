@@ -19,8 +19,8 @@ use polyrank_quorum::proto::{
     LighthouseQuorumResponse, Quorum, QuorumMember,
 };
 use polyrank_quorum::{
-    ClientOptions, Lighthouse, LighthouseClient, LighthouseOptions, ManagerOptions, ManagerServer,
-    QuorumError,
+    ClientOptions, Lighthouse, LighthouseClient, LighthouseOptions, ManagerClient, ManagerOptions,
+    ManagerServer, QuorumError,
 };
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -162,13 +162,30 @@ fn a_replica_whose_connection_has_ended_is_not_waited_for() {
 }
 
 #[test]
+fn a_replica_that_falls_silent_is_not_waited_for_and_answers_its_ranks() {
+    let served = lighthouse(any_port(), LIMIT);
+    let url = served.address().to_string();
+    let manager = ManagerServer::start(ManagerOptions::new("b", &url)).unwrap();
+    wait_for(&served, |status| status["replicas"][0]["is_alive"] == true);
+    manager.fall_silent();
+    wait_for(&served, |status| status["replicas"][0]["is_alive"] == false);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let votes = runtime.block_on(async {
+        let ranks = ManagerClient::connect(manager.address(), ClientOptions::default()).await;
+        ranks.unwrap().should_commit(0, 5, true, LIMIT).await.unwrap()
+    });
+    assert!(votes);
+}
+
+#[test]
 fn a_manager_whose_heartbeat_fails_connects_anew() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let options = ManagerOptions::new("a", &listener.local_addr().unwrap().to_string());
     let (sender, connections) = channel();
     thread::spawn(move || {
-        // Both are kept and never answered, as those of a host that has vanished.
-        let kept = [listener.accept().unwrap(), listener.accept().unwrap()];
+        // That for quorums and two for heartbeats are kept and never answered, as those of a host
+        // that has vanished.
+        let kept = [(); 3].map(|()| listener.accept().unwrap());
         sender.send(kept).unwrap();
     });
     let manager = ManagerServer::start(options).unwrap();

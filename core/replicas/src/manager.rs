@@ -405,10 +405,10 @@ impl Manager {
             drop(thread.join());
         }
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (1, Some(servers)) = (self.shared.options.world_size(), &mut servers) {
-            // As long as it says that this replica is alive, the others wait for it, and leaving
-            // the group waits for them. Other ranks of this replica may need it yet.
-            servers.manager = None;
+        // As long as it says that this replica is alive, the others wait for it, and leaving the
+        // group waits for them. Other ranks of this replica may need it yet.
+        if let Some(manager) = servers.as_ref().and_then(|servers| servers.manager.as_ref()) {
+            manager.fall_silent();
         }
         let group = &self.shared.group;
         let is_ours = self.shared.options.group.is_none();

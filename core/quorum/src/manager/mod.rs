@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::service::Routes;
 
@@ -107,6 +108,7 @@ pub enum ManagerError {
 #[derive(Debug)]
 pub struct ManagerServer {
     address: String,
+    silence: Arc<Notify>,
     _thread: ServerThread,
 }
 
@@ -119,9 +121,11 @@ impl ManagerServer {
         check(&options)?;
         let hostname = options.hostname.clone();
         let (started, outcome) = std::sync::mpsc::channel();
+        let silence = Arc::new(Notify::new());
+        let falls_silent = silence.clone();
         let thread = ServerThread::start("manager", options.bind, move |listener, bound| {
             let address = format!("http://{}", authority(&options.hostname, bound.port()));
-            run(options, listener, address, started)
+            run(options, listener, address, (started, falls_silent))
         })?;
         match outcome.recv() {
             Ok(outcome) => outcome?,
@@ -131,7 +135,13 @@ impl ManagerServer {
             }
         }
         let address = format!("http://{}", authority(&hostname, thread.address().port()));
-        Ok(ManagerServer { address, _thread: thread })
+        Ok(ManagerServer { address, silence, _thread: thread })
+    }
+
+    /// Tells the lighthouse no longer that the replica is alive: the others go on without it at
+    /// once. Ranks of the replica are answered as before.
+    pub fn fall_silent(&self) {
+        self.silence.notify_one();
     }
 
     /// Where others reach it.
@@ -171,23 +181,38 @@ async fn run(
     options: ManagerOptions,
     listener: TcpListener,
     address: String,
-    started: std::sync::mpsc::Sender<Result<(), QuorumError>>,
+    (started, silence): (std::sync::mpsc::Sender<Result<(), QuorumError>>, Arc<Notify>),
 ) {
-    let connect =
-        ClientOptions { connect_timeout: options.connect_timeout, token: options.token.clone() };
-    let lighthouse = match LighthouseClient::connect(&options.lighthouse, connect).await {
-        Ok(lighthouse) => lighthouse,
+    let (lighthouse, alive) = match connections(&options).await {
+        Ok(connections) => connections,
         Err(error) => return drop(started.send(Err(error))),
     };
     let (id, every) = (options.replica_id.clone(), options.heartbeat_interval);
-    let service = Service::new(options, lighthouse.clone(), address);
+    let service = Service::new(options, lighthouse, address);
     let service = ManagerServiceServer::new(service).max_decoding_message_size(member::MAX_REQUEST);
     let router = Routes::new(service).prepare().into_axum_router();
     // Nobody waits for it any longer if this fails.
     drop(started.send(Ok(())));
     // A page of a browser speaks HTTP/1 here, and could tell the replica to end.
     let serve = serve::serve(listener, router, Versions::Http2, ConnectionLimits::default());
-    tokio::join!(serve, heartbeats(lighthouse, id, every));
+    tokio::join!(serve, async {
+        tokio::select! {
+            () = heartbeats(alive, id, every) => {}
+            () = silence.notified() => {}
+        }
+    });
+}
+
+/// One to ask the lighthouse for quorums, and one for heartbeats: with the end of that connection
+/// the replica has ended for the lighthouse.
+async fn connections(
+    options: &ManagerOptions,
+) -> Result<(LighthouseClient, LighthouseClient), QuorumError> {
+    let connect = || {
+        let (connect_timeout, token) = (options.connect_timeout, options.token.clone());
+        LighthouseClient::connect(&options.lighthouse, ClientOptions { connect_timeout, token })
+    };
+    Ok((connect().await?, connect().await?))
 }
 
 /// Tells the lighthouse again and again that the replica is alive, after a failure by a new
