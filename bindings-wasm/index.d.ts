@@ -3880,7 +3880,8 @@ export class Manager {
   group(): ProcessGroup;
   /**
    * Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
-   * second call does nothing. In a replica of several ranks rank 0 goes last.
+   * second call does nothing. In a replica of several ranks rank 0 waits until the others have
+   * left, for 10 s at most.
    *
    * @throws {@link ManagerFailedError}
    */

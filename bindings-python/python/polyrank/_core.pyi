@@ -2600,7 +2600,8 @@ class Manager:
         """The group whose members are the ranks of this number in all replicas."""
     def shutdown(self) -> None:
         """Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
-        second call does nothing. In a replica of several ranks rank 0 goes last.
+        second call does nothing. In a replica of several ranks rank 0 waits until the others have
+        left, for 10 s at most.
 
         Raises `ManagerFailedError`.
         """

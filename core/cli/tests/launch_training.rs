@@ -9,7 +9,6 @@ mod launcher;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,17 +55,8 @@ fn rank() {
             println!("lost");
         }
     }
-    let [rank, size, replica] = ["RANK", "WORLD_SIZE", "REPLICA_GROUP_ID"]
-        .map(|name| std::env::var(name).unwrap_or_default().parse().unwrap_or_default());
-    let left = |rank: u32| Path::new(&end).with_file_name(format!("left-{replica}-{rank}"));
-    // With rank 0 goes the manager of the replica.
-    while rank == 0 && (1..size).any(|other| !left(other).exists()) {
-        std::thread::sleep(STEP);
-    }
     manager.shutdown().unwrap();
     println!("left");
-    // The folder is gone with the test, which waits only for ranks of the same launcher.
-    let _ = std::fs::write(left(rank), "");
 }
 
 /// A job whose ranks train.

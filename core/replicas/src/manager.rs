@@ -17,6 +17,9 @@ use crate::setup::{self, Servers};
 use crate::shared::{Asked, ManagerState, Phase, Shared, State};
 use crate::state::{Model, StateError, of_functions};
 
+/// How long rank 0 of a replica of several ranks waits for the others when it leaves.
+const RANKS_LIMIT: Duration = Duration::from_secs(10);
+
 /// What is asked of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -379,8 +382,8 @@ impl Manager {
     }
 
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica
-    /// group. A second call does nothing. In a replica of several ranks rank 0 goes last: with it
-    /// ends their manager, and an answer that is on its way may be lost.
+    /// group. A second call does nothing. In a replica of several ranks rank 0, which serves their
+    /// manager, waits until the others have left, for 10 s at most.
     ///
     /// # Errors
     /// What the group says of how it was left.
@@ -404,7 +407,7 @@ impl Manager {
             // A panic has been printed by the thread itself.
             drop(thread.join());
         }
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).take();
         // As long as it says that this replica is alive, the others wait for it, and leaving the
         // group waits for them. Other ranks of this replica may need it yet.
         if let Some(manager) = servers.as_ref().and_then(|servers| servers.manager.as_ref()) {
@@ -420,6 +423,13 @@ impl Manager {
             }
             Ok(())
         };
+        self.shared.rpc.end();
+        if let Some(manager) = servers.as_ref().and_then(|servers| servers.manager.as_ref())
+            && is_orderly
+        {
+            let own = i64::from(self.shared.options.rank());
+            manager.wait_for_ranks(own, RANKS_LIMIT);
+        }
         drop(servers);
         ended
     }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
 use polyrank::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use polyrank_quorum::{ClientOptions, ManagerClient, QuorumError};
@@ -11,7 +12,8 @@ use tokio::sync::watch;
 
 /// Where calls are run.
 pub(crate) struct Rpc {
-    runtime: Option<Runtime>,
+    /// None when all has ended.
+    runtime: Mutex<Option<Runtime>>,
     closed: watch::Sender<bool>,
 }
 
@@ -21,7 +23,7 @@ impl Rpc {
         let builder = &mut Builder::new_multi_thread();
         let runtime =
             builder.worker_threads(1).thread_name("manager-calls").enable_all().build()?;
-        Ok(Rpc { runtime: Some(runtime), closed: watch::Sender::new(false) })
+        Ok(Rpc { runtime: Mutex::new(Some(runtime)), closed: watch::Sender::new(false) })
     }
 
     /// What comes of `call`; none if all calls were ended meanwhile, or the one who waits is wanted
@@ -30,7 +32,10 @@ impl Rpc {
         &self,
         call: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let runtime = self.runtime.as_ref()?;
+        let runtime = {
+            let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            runtime.as_ref()?.handle().clone()
+        };
         let mut closed = self.closed.subscribe();
         let (answer, answered) = sync_channel(1);
         runtime.spawn(async move {
@@ -72,14 +77,20 @@ impl Rpc {
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
     }
+
+    /// Ends all calls, and the connections: whoever serves them learns that this rank has left.
+    pub(crate) fn end(&self) {
+        self.close();
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            // It does not wait, and so may be dropped where tasks are run.
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Drop for Rpc {
     fn drop(&mut self) {
-        self.close();
-        if let Some(runtime) = self.runtime.take() {
-            // It does not wait, and so may be dropped where tasks are run.
-            runtime.shutdown_background();
-        }
+        self.end();
     }
 }

@@ -4,6 +4,7 @@
 //! Where torchft's own compares no steps, this one tells all ranks who is at which; and a call of
 //! the lighthouse that fails is told to all, while torchft's leaves them waiting.
 
+mod rank_connections;
 mod round;
 mod service;
 
@@ -25,6 +26,7 @@ use crate::member;
 use crate::proto::manager_service_server::ManagerServiceServer;
 use crate::serve::{self, ConnectionLimits, Versions};
 use crate::server_thread::{ServerThread, StartError};
+use rank_connections::RankConnections;
 use service::Service;
 
 /// How long a heartbeat may take: less than the 5 s after which a lighthouse thinks that a replica
@@ -109,6 +111,7 @@ pub enum ManagerError {
 pub struct ManagerServer {
     address: String,
     silence: Arc<Notify>,
+    ranks: Arc<RankConnections>,
     _thread: ServerThread,
 }
 
@@ -122,10 +125,11 @@ impl ManagerServer {
         let hostname = options.hostname.clone();
         let (started, outcome) = std::sync::mpsc::channel();
         let silence = Arc::new(Notify::new());
-        let falls_silent = silence.clone();
+        let ranks = Arc::new(RankConnections::default());
+        let told = Told { started, silence: silence.clone(), ranks: ranks.clone() };
         let thread = ServerThread::start("manager", options.bind, move |listener, bound| {
             let address = format!("http://{}", authority(&options.hostname, bound.port()));
-            run(options, listener, address, (started, falls_silent))
+            run(options, listener, address, told)
         })?;
         match outcome.recv() {
             Ok(outcome) => outcome?,
@@ -135,13 +139,18 @@ impl ManagerServer {
             }
         }
         let address = format!("http://{}", authority(&hostname, thread.address().port()));
-        Ok(ManagerServer { address, silence, _thread: thread })
+        Ok(ManagerServer { address, silence, ranks, _thread: thread })
     }
 
     /// Tells the lighthouse no longer that the replica is alive: the others go on without it at
     /// once. Ranks of the replica are answered as before.
     pub fn fall_silent(&self) {
         self.silence.notify_one();
+    }
+
+    /// Waits until the ranks of the replica that have asked are gone, but for `own`.
+    pub fn wait_for_ranks(&self, own: i64, limit: Duration) {
+        self.ranks.wait_for_end(own, limit);
     }
 
     /// Where others reach it.
@@ -177,18 +186,21 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
     Ok(())
 }
 
-async fn run(
-    options: ManagerOptions,
-    listener: TcpListener,
-    address: String,
-    (started, silence): (std::sync::mpsc::Sender<Result<(), QuorumError>>, Arc<Notify>),
-) {
+/// What the manager and its thread tell one another.
+struct Told {
+    started: std::sync::mpsc::Sender<Result<(), QuorumError>>,
+    silence: Arc<Notify>,
+    ranks: Arc<RankConnections>,
+}
+
+async fn run(options: ManagerOptions, listener: TcpListener, address: String, told: Told) {
+    let Told { started, silence, ranks } = told;
     let (lighthouse, alive) = match connections(&options).await {
         Ok(connections) => connections,
         Err(error) => return drop(started.send(Err(error))),
     };
     let (id, every) = (options.replica_id.clone(), options.heartbeat_interval);
-    let service = Service::new(options, lighthouse, address);
+    let service = Service::new(options, lighthouse, address, ranks);
     let service = ManagerServiceServer::new(service).max_decoding_message_size(member::MAX_REQUEST);
     let router = Routes::new(service).prepare().into_axum_router();
     // Nobody waits for it any longer if this fails.

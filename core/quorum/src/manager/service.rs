@@ -7,6 +7,7 @@ use std::time::Duration;
 use tonic::{Code, Request, Response, Status};
 
 use super::ManagerOptions;
+use super::rank_connections::RankConnections;
 use super::round::{Calls, Round, Waiting};
 use crate::access::Token;
 use crate::assignment::assignment;
@@ -33,6 +34,7 @@ pub(super) struct Service {
     lighthouse: LighthouseClient,
     /// Where others reach it.
     address: String,
+    ranks: Arc<RankConnections>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -48,13 +50,14 @@ impl Service {
         options: ManagerOptions,
         lighthouse: LighthouseClient,
         address: String,
+        ranks: Arc<RankConnections>,
     ) -> Service {
         let known = Known {
             quorums: Round::new(options.world_size),
             commits: Round::new(options.world_size),
             checkpoints: BTreeMap::new(),
         };
-        Service { options, lighthouse, address, known: Arc::new(Mutex::new(known)) }
+        Service { options, lighthouse, address, ranks, known: Arc::new(Mutex::new(known)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -158,6 +161,7 @@ impl ManagerService for Service {
     ) -> Result<Response<ManagerQuorumResponse>, Status> {
         self.let_in(&request)?;
         let limit = deadline::of(request.metadata().as_ref()).map(|limit| limit.kept);
+        let connection = request.extensions().get::<Connection>().cloned();
         let asked = request.into_inner();
         if asked.checkpoint_metadata.len() > MAX_METADATA {
             let message = format!("checkpoint_metadata has more than {MAX_METADATA} bytes");
@@ -169,6 +173,7 @@ impl ManagerService for Service {
             let metadata = asked.checkpoint_metadata.clone();
             let (waiting, calls) = known.quorums.enter(rank, asked.step, asked)?;
             known.checkpoints.insert(rank, metadata);
+            self.ranks.note(rank, connection);
             if let Some(calls) = calls {
                 self.ask(calls, limit.unwrap_or(USUAL_LIMIT));
             }

@@ -74,8 +74,8 @@ pub(crate) enum JobLighthouse {
         /// How long replicas that ask wait for those that do not; none: as usual.
         join_timeout: Option<Duration>,
     },
-    /// It is at this address, as an option or a variable says.
-    Elsewhere { url: String, named_by: &'static str },
+    /// It is at this address, as an option says, or the variable of this name.
+    Elsewhere { url: String, variable: Option<&'static str> },
 }
 
 /// Which of the replicas one is.

@@ -74,7 +74,7 @@ impl ReplicaArguments {
 
     fn lighthouse_of(&self, variables: &[(OsString, OsString)]) -> Result<JobLighthouse, String> {
         if let Some(url) = &self.lighthouse {
-            return Ok(JobLighthouse::Elsewhere { url: url.clone(), named_by: "--lighthouse" });
+            return Ok(JobLighthouse::Elsewhere { url: url.clone(), variable: None });
         }
         // A variable for the ranks goes before what this command has.
         let name = variable::TORCHFT_LIGHTHOUSE;
@@ -91,7 +91,7 @@ impl ReplicaArguments {
                  that at {url}: unset it, or start that one with --join-timeout"
             ));
         }
-        Ok(JobLighthouse::Elsewhere { url, named_by: name.name() })
+        Ok(JobLighthouse::Elsewhere { url, variable: Some(name.name()) })
     }
 }
 

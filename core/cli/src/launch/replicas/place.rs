@@ -93,7 +93,7 @@ fn wait(deadline: Option<Instant>, inbox: &Receiver<Event>) -> Result<Place, NoP
 
 fn alone(job: &Job, replicas: &Replicas) -> Result<Place, String> {
     let (served, url) = match &replicas.lighthouse {
-        JobLighthouse::Elsewhere { url, named_by } => (None, elsewhere(url, named_by)),
+        JobLighthouse::Elsewhere { url, variable } => (None, elsewhere(url, *variable)),
         JobLighthouse::Served { join_timeout } => {
             let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
             let served = served(replicas.min, *join_timeout, localhost)?;
@@ -120,7 +120,7 @@ fn among_nodes(job: &Job, replicas: &Replicas, options: NodeOptions) -> Result<P
     let nodes = Nodes::open(options)?;
     let mut served_here = None;
     let url = match &replicas.lighthouse {
-        JobLighthouse::Elsewhere { url, named_by } => elsewhere(url, named_by),
+        JobLighthouse::Elsewhere { url, variable } => elsewhere(url, *variable),
         JobLighthouse::Served { join_timeout } if nodes.serves() => {
             let host = nodes.endpoint_host().to_owned();
             let served = served(replicas.min, *join_timeout, listening(&host))?;
@@ -160,9 +160,11 @@ fn dealt(replicas: u32, nodes: u32, node: u32) -> (u32, u32) {
     (node * each + node.min(more), each + u32::from(node < more))
 }
 
-/// Says which lighthouse it is: nobody may have thought of a variable.
-fn elsewhere(url: &str, named_by: &str) -> String {
-    say(&format!("the lighthouse of the replicas is that at {url}, which {named_by} names"));
+/// Says which lighthouse it is where a variable names it, of which nobody may have thought.
+fn elsewhere(url: &str, variable: Option<&str>) -> String {
+    if let Some(name) = variable {
+        say(&format!("the lighthouse of the replicas is that at {url}, which {name} names"));
+    }
     url.to_owned()
 }
 
