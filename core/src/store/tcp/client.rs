@@ -1,8 +1,11 @@
 //! A TCPStore client: its methods, the lock around its connection, and what becomes of that when
-//! an exchange fails. Knows nothing of how connections are made or waits are cancelled.
+//! an exchange fails. Knows nothing of how connections are made (`client/opening.rs`) or waits are
+//! cancelled.
 //!
 //! Every key of a user travels with "/" in front. Codes above 0x0d are only sent by the methods
 //! that need them, because older servers close the connection on them.
+
+mod opening;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +14,12 @@ use std::time::Duration;
 
 use super::client_errors::{given_up, in_the_middle, no_files, wait_expired};
 use super::connect;
-use super::connection::{Connection, Fault, Opened};
+use super::connection::{Connection, Fault};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
+#[cfg(target_os = "linux")]
+use super::local::LocalName;
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
 use crate::generated::error::{Error, Result};
-use crate::store::deadline::WaitError;
 use crate::store::member::scope_of;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, WORKERS, check_keys, check_value};
 use crate::store::silence::Silence;
@@ -37,6 +41,9 @@ pub(super) struct Client {
     host: String,
     port: u16,
     local_address: Option<IpAddr>,
+    /// What the server calls its socket for this host, if this client came by that.
+    #[cfg(target_os = "linux")]
+    local_name: Option<LocalName>,
     /// For one thread at a time.
     state: TimedMutex<State>,
     timeout: TimeoutSetting,
@@ -75,69 +82,9 @@ impl State {
 }
 
 impl Client {
-    /// Connects, with patience up to `timeout`.
-    pub(super) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self> {
-        Self::connect_until(connect::open, &Deadline::after(timeout), host, port, timeout)
-    }
-
-    /// As [`Client::connect`], to a server that was there before and is not waited for.
-    pub(super) fn connect_known(host: &str, port: u16, timeout: Duration) -> Result<Self> {
-        Self::connect_until(connect::open_known, &Deadline::after(timeout), host, port, timeout)
-    }
-
-    /// As [`Client::connect`], and counts this client at the server. One that lets clients in and
-    /// ends, as that of a group before this one may, was not the one to find: its successor is.
-    pub(super) fn connect_and_count(host: &str, port: u16, timeout: Duration) -> Result<Self> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            let client = Self::connect_until(connect::open, &deadline, host, port, timeout)?;
-            match client.count_worker() {
-                Err(error @ Error::Network { .. }) => match deadline.sleep(SUCCESSION) {
-                    Ok(()) => {}
-                    Err(WaitError::TimedOut) => return Err(error),
-                    Err(why) => return Err(expired(why, "connect", &[host], &deadline)),
-                },
-                counted => return counted.map(|_| client),
-            }
-        }
-    }
-
-    fn connect_until(
-        open: fn(&str, u16, &Deadline) -> Opened,
-        deadline: &Deadline,
-        host: &str,
-        port: u16,
-        timeout: Duration,
-    ) -> Result<Self> {
-        let connection = open(host, port, deadline).map_err(|fault| match fault {
-            Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
-            Fault::Expired(why) => expired(why, "connect", &[host], deadline),
-            Fault::NoFiles => Error::Network { message: no_files() },
-        })?;
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-            local_address: connection.local_address(),
-            state: TimedMutex::new(State::Open(connection)),
-            timeout: TimeoutSetting::new(timeout),
-            pipelines: AtomicBool::new(true),
-            members: Mutex::default(),
-        })
-    }
-
     /// The address of this host's interface that leads to the server.
     pub(super) fn local_address(&self) -> Option<IpAddr> {
         self.local_address
-    }
-
-    /// Another client of the same server, with this one's timeout.
-    pub(super) fn connect_again(&self) -> Result<Self> {
-        Self::connect(&self.host, self.port, self.timeout())
-    }
-
-    /// Another client of the same server, which may be gone, with this timeout.
-    pub(super) fn connect_to_known(&self, timeout: Duration) -> Result<Self> {
-        Self::connect_known(&self.host, self.port, timeout)
     }
 
     pub(super) fn timeout(&self) -> Duration {

@@ -20,6 +20,9 @@ use crate::store::url::authority;
 
 /// Longest attempt to reach one address before the next is tried.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// Longest attempt by the socket of a host of which the name is known.
+#[cfg(target_os = "linux")]
+const LOCAL_ATTEMPT: Duration = Duration::from_millis(100);
 /// What is wrong with a server that takes a connection and says nothing, and why that may be.
 const SILENT: (&str, &str) = (
     "a connection is accepted there, and nobody answers",
@@ -140,10 +143,12 @@ pub(super) fn attempt(
 /// The same server over a socket of this host, if it is on this host and has one.
 #[cfg(target_os = "linux")]
 fn nearest(mut connection: Connection, server: &str, deadline: &Deadline) -> Opened {
-    let Some(socket) = local::find(&mut connection, deadline)? else { return Ok(connection) };
+    let found = local::find(&mut connection, deadline)?;
+    let Some((socket, name)) = found else { return Ok(connection) };
     match Connection::validate(socket, server, deadline, None) {
         Ok(mut nearer) => {
             nearer.local_address = connection.local_address;
+            nearer.local_name = Some(name);
             Ok(nearer)
         }
         Err(fault @ Fault::Expired(_)) => Err(fault),
@@ -154,6 +159,23 @@ fn nearest(mut connection: Connection, server: &str, deadline: &Deadline) -> Ope
 #[cfg(not(target_os = "linux"))]
 fn nearest(connection: Connection, _: &str, _: &Deadline) -> Result<Connection, Fault> {
     Ok(connection)
+}
+
+/// The server of this host that was at `host` and `port` before, and has a socket of this name;
+/// none if it does not answer there at once: whoever asks for it then goes the usual way.
+#[cfg(target_os = "linux")]
+pub(super) fn open_local(
+    name: &local::LocalName,
+    (host, port): (&str, u16),
+    deadline: &Deadline,
+) -> Option<Connection> {
+    let limit = deadline.remaining().map_or(LOCAL_ATTEMPT, |left| left.min(LOCAL_ATTEMPT));
+    let limit = Deadline::after(limit.max(Duration::from_millis(1)));
+    let socket = local::connect(name)?;
+    let validated = Connection::validate(socket, &authority(host, port), &limit, None);
+    let mut connection = validated.ok()?;
+    connection.local_name = Some(name.clone());
+    Some(connection)
 }
 
 /// Connects to one address, without blocking for longer than a slice at a time.

@@ -72,6 +72,9 @@ pub(super) struct Connection {
     poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
     pub(super) local_address: Option<IpAddr>,
+    /// What the server calls its socket for this host, if it is that one.
+    #[cfg(target_os = "linux")]
+    pub(super) local_name: Option<super::local::LocalName>,
     input: Box<[u8]>,
     /// The part of `input` that was received and not yet taken.
     unread: std::ops::Range<usize>,
@@ -113,6 +116,8 @@ impl Connection {
         let local = socket.local_addr().ok().and_then(|address| address.as_socket());
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
+            #[cfg(target_os = "linux")]
+            local_name: None,
             socket,
             forks: fork::forks(),
             server: server.to_owned(),

@@ -1,6 +1,7 @@
 //! The way to a store's server of this very host without TCP. Knows nothing of other requests than
 //! the two that ask for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket};
@@ -14,11 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest name that a socket may have.
 const MAX_NAME_BYTES: usize = 107;
 
-/// A socket that is connected to the server of `connection`, if there is a shorter way to it.
+/// What the socket of a server is called.
+pub(super) type LocalName = Arc<[u8]>;
+
+/// A socket that is connected to the server of `connection`, if there is a shorter way to it, and
+/// how the server calls that.
 pub(super) fn find(
     connection: &mut Connection,
     deadline: &Deadline,
-) -> Result<Option<Socket>, Fault> {
+) -> Result<Option<(Socket, LocalName)>, Fault> {
     if !connection.is_within_host() {
         return Ok(None);
     }
@@ -39,11 +44,11 @@ pub(super) fn find(
     if !name.starts_with(LOCAL_PREFIX.as_bytes()) || name.len() > MAX_NAME_BYTES {
         return Ok(None);
     }
-    Ok(connect(&name))
+    Ok(connect(&name).map(|socket| (socket, name.into())))
 }
 
 /// None if nobody listens there, as when both sides are in different containers.
-fn connect(name: &[u8]) -> Option<Socket> {
+pub(super) fn connect(name: &[u8]) -> Option<Socket> {
     let name = std::str::from_utf8(name).ok()?;
     let address = SockAddr::unix(format!("\0{name}")).ok()?;
     let socket = open(Domain::UNIX, None).ok()?;

@@ -162,9 +162,13 @@ impl TcpStore {
             None => (options.host.clone(), options.port),
             Some(server) => (server.own_address().to_string(), server.port()),
         };
-        let client = match options.world_size.filter(|_| options.wait_for_workers) {
-            Some(_) => Client::connect_and_count(&host, port, options.timeout)?,
-            None => Client::connect(&host, port, options.timeout)?,
+        let is_counted = options.world_size.is_some() && options.wait_for_workers;
+        let own = server.as_ref().and_then(|server| server.own_client(&host, options.timeout));
+        let client = match (own, is_counted) {
+            (Some(client), true) => client.count_worker().map(|_| client)?,
+            (Some(client), false) => client,
+            (None, true) => Client::connect_and_count(&host, port, options.timeout)?,
+            (None, false) => Client::connect(&host, port, options.timeout)?,
         };
         let port = server.as_ref().map_or(options.port, |server| server.port());
         let host_guard = server.as_ref().map(|server| server.host_guard());

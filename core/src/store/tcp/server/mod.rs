@@ -30,6 +30,7 @@ use crate::env::{TransportEnvironment, WebSocketEnvironment};
 use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::store::tcp::TcpStoreOptions;
+use crate::store::tcp::client::Client;
 use crate::wire::origin::AllowedOrigins;
 use accept::{ListeningSocket, Shutdown};
 use client_count::ClientCount;
@@ -53,6 +54,8 @@ pub(super) struct Server {
     thread: Option<JoinHandle<()>>,
     /// A forked child has no such thread, and must not wait for it.
     process: u32,
+    /// What its socket for this host is called, if it has one.
+    local_name: Option<Vec<u8>>,
     /// Dropped when all of the above has ended.
     end: End,
 }
@@ -199,9 +202,13 @@ impl Server {
             .map_err(|error| failed("start its thread", error))?;
         let process = std::process::id();
         let end = End::default();
-        let server = Self { address, stop, clients, thread: Some(thread), process, end };
+        let (thread, local_name) = (Some(thread), None);
+        let mut server = Self { address, stop, clients, thread, process, local_name, end };
         match result.recv() {
-            Ok(Ok(())) => Ok(server),
+            Ok(Ok(local_name)) => {
+                server.local_name = local_name;
+                Ok(server)
+            }
             Ok(Err(error)) => Err(failed("start", error)),
             Err(_) => Err(failed("start", io::Error::other("its thread ended"))),
         }
@@ -210,6 +217,21 @@ impl Server {
     /// The port it listens on.
     pub(super) fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// A client of this very process, by the shortest way; none if there is none but the usual.
+    pub(super) fn own_client(&self, host: &str, timeout: Duration) -> Option<Client> {
+        #[cfg(target_os = "linux")]
+        {
+            let name = self.local_name.as_deref()?.into();
+            let address = Some(self.own_address());
+            Client::connect_local(&name, (host, self.port()), address, timeout)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (host, timeout, &self.local_name);
+            None
+        }
     }
 
     /// Counts a store that keeps this server alive and is connected to it.
@@ -248,7 +270,7 @@ fn run(
     (listeners, shutdown): (Vec<TcpListener>, Shutdown),
     (settings, clients): (Settings, ClientCount),
     stop: &Notify,
-    started: &mpsc::SyncSender<io::Result<()>>,
+    started: &mpsc::SyncSender<io::Result<Option<Vec<u8>>>>,
 ) {
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -266,9 +288,10 @@ fn run(
         #[cfg(target_os = "linux")]
         let local = local::listen();
         #[cfg(target_os = "linux")]
-        let host = Host::new(settings, clients, local.as_ref().map(|(_, name)| name.clone()));
+        let local_name = local.as_ref().map(|(_, name)| name.clone());
         #[cfg(not(target_os = "linux"))]
-        let host = Host::new(settings, clients, None);
+        let local_name: Option<Vec<u8>> = None;
+        let host = Host::new(settings, clients, local_name.clone());
         let listeners: io::Result<Vec<_>> =
             listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
         let ready = listeners.map(|listeners| {
@@ -280,6 +303,7 @@ fn run(
             if let Some((listener, _)) = local {
                 tokio::task::spawn_local(local::accept(listener, host.clone()));
             }
+            local_name
         });
         let polling = host.clone();
         tokio::task::spawn_local(async move { busy_poll::busy_poll(&polling.activity).await });
