@@ -58,7 +58,11 @@ pub(crate) fn host(near: Option<IpAddr>) -> Result<HostedPlace> {
     let address = address.unwrap_or(near);
     let options = TcpStoreOptions::new(address.to_string(), 0).is_master(true);
     let store = TcpStore::new(options.timeout(Duration::ZERO))?;
-    let number = format!("{:016x}", u64::from_le_bytes(random::bytes::<8>()?));
+    let number = match store.local_number() {
+        // Those of this host find its socket by that.
+        Some(number) => number.to_owned(),
+        None => format!("{:016x}", u64::from_le_bytes(random::bytes::<8>()?)),
+    };
     store.set(&format!("{PLACE}{number}"), b"")?;
     let url = format!("tcp://{}/{number}", SocketAddr::new(address, store.port()));
     Ok(HostedPlace { store: Arc::new(store), url })
@@ -99,7 +103,7 @@ pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Arc<dyn Store>>
         return open_web_socket_store(url, WebSocketStoreOptions::new(timeout)).await;
     };
     let (address, number) = place.split_once('/').ok_or_else(|| no_place(place))?;
-    let store = open_tcp(address, timeout).await?;
+    let store = open_tcp(address, Some(number), timeout).await?;
     if is_place(&*store, number).await? {
         return Ok(store);
     }
@@ -117,17 +121,29 @@ fn no_place(text: &str) -> Error {
 }
 
 #[cfg(feature = "tcp")]
-async fn open_tcp(address: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
+async fn open_tcp(
+    address: &str,
+    number: Option<&str>,
+    timeout: Duration,
+) -> Result<Arc<dyn Store>> {
     use crate::store::TcpStore;
 
     let (host, port) = split(address)?;
-    let store = unblock(move || TcpStore::of_known(&host, port, timeout)).await?;
-    Ok(Arc::new(store))
+    let number = number.map(str::to_owned);
+    let open = move || {
+        let local = number.and_then(|it| TcpStore::of_local(&it, (&host, port), timeout));
+        local.map_or_else(|| TcpStore::of_known(&host, port, timeout), Ok)
+    };
+    Ok(Arc::new(unblock(open).await?))
 }
 
 /// A browser opens no such connection, but the server speaks WebSocket, too.
 #[cfg(not(feature = "tcp"))]
-async fn open_tcp(address: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
+async fn open_tcp(
+    address: &str,
+    _number: Option<&str>,
+    timeout: Duration,
+) -> Result<Arc<dyn Store>> {
     let url = format!("ws://{address}");
     open_web_socket_store(&url, WebSocketStoreOptions::new(timeout)).await
 }
@@ -162,7 +178,7 @@ pub(crate) async fn is_gone(url: &str) -> bool {
     if looked.await.unwrap_or(false) {
         return true;
     }
-    match open_tcp(address, ANSWER_LIMIT).await {
+    match open_tcp(address, None, ANSWER_LIMIT).await {
         Ok(store) => is_place(&*store, number).await.is_ok_and(|is_place| !is_place),
         Err(_) => false,
     }

@@ -67,6 +67,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::generated::error::Error;
+    use crate::store::Store;
     use crate::store::tcp::connect;
     use crate::store::tcp::{TcpStore, TcpStoreOptions};
 
@@ -84,6 +86,26 @@ mod tests {
         let connection = connect::open("127.0.0.1", server.port(), &deadline).unwrap();
         assert_eq!(connection.local_address(), Some([127, 0, 0, 1].into()));
         assert!(!connection.is_within_host(), "it has no addresses of the network any more");
+    }
+
+    #[test]
+    fn further_clients_come_by_the_name_that_is_known_as_long_as_the_server_is_there() {
+        let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true);
+        let server = TcpStore::new(options).unwrap();
+        server.set("key", b"value").unwrap();
+        let (number, port) = (server.local_number().unwrap().to_owned(), server.port());
+        let found = |number: &str| TcpStore::of_local(number, ("127.0.0.1", port), PATIENCE);
+        let client = found(&number).unwrap();
+        assert_eq!(client.local_address(), Some([127, 0, 0, 1].into()));
+        // One that it opens goes the same way, with its address.
+        let again = client.reopen(PATIENCE).unwrap();
+        assert_eq!(again.get("key").unwrap(), b"value");
+        assert_eq!(again.local_address(), client.local_address());
+        assert!(found("of nobody").is_none() && found("").is_none());
+        drop(server);
+        assert!(found(&number).is_none());
+        let error = client.reopen(PATIENCE).err().unwrap();
+        assert!(matches!(error, Error::Network { .. }), "{error}");
     }
 
     #[test]
@@ -107,7 +129,7 @@ mod tests {
                     stream.write_all(&7i64.to_le_bytes()).unwrap();
                 });
                 let store = TcpStore::new(TcpStoreOptions::new("127.0.0.1", port)).unwrap();
-                crate::store::Store::queue_len(&store, "q").unwrap()
+                store.queue_len("q").unwrap()
             });
             assert_eq!(served, 7);
         }

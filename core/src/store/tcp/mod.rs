@@ -25,6 +25,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use super::deadline::WaitError;
+use super::protocol::LOCAL_PREFIX;
 use super::url::authority;
 use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::generated::error::{Error, Result};
@@ -186,6 +187,37 @@ impl TcpStore {
         let client = Arc::new(Client::connect_known(host, port, timeout)?);
         let (host, shared_client) = (host.to_owned(), SharedClient::default());
         Ok(Self { host_guard: None, host, port, client, shared_client, server: None })
+    }
+
+    /// As [`TcpStore::of_known`], of a server of this host by the number of its socket there, which
+    /// [`TcpStore::local_number`] gave its host; none if it does not answer there at once.
+    pub(crate) fn of_local(
+        number: &str,
+        (host, port): (&str, u16),
+        timeout: Duration,
+    ) -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            let name = format!("{LOCAL_PREFIX}{number}").into_bytes().into();
+            // The way to it is that of every other of this address.
+            let local_address = host.parse().ok();
+            let client = Client::connect_local(&name, (host, port), local_address, timeout)?;
+            let (host, shared_client) = (host.to_owned(), SharedClient::default());
+            let client = Arc::new(client);
+            Some(Self { host_guard: None, host, port, client, shared_client, server: None })
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (number, host, port, timeout);
+            None
+        }
+    }
+
+    /// The number of the socket by which others of this host reach the server that this process
+    /// hosts, if there is one: nobody knows it who was not told.
+    pub(crate) fn local_number(&self) -> Option<&str> {
+        let name = std::str::from_utf8(self.server.as_ref()?.local_name()?).ok()?;
+        name.strip_prefix(LOCAL_PREFIX)
     }
 
     /// The name or address of the server, as it was given.

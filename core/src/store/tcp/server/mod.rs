@@ -219,6 +219,11 @@ impl Server {
         self.address.port()
     }
 
+    /// What its socket for this host is called, if it has one.
+    pub(super) fn local_name(&self) -> Option<&[u8]> {
+        self.local_name.as_deref()
+    }
+
     /// A client of this very process, by the shortest way; none if there is none but the usual.
     pub(super) fn own_client(&self, host: &str, timeout: Duration) -> Option<Client> {
         #[cfg(target_os = "linux")]
