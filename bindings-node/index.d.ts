@@ -3490,13 +3490,13 @@ export class ProcessGroup {
    * tensors that differ travel, a part of each from every rank that has the right ones, and what
    * has come is compared with its digest.
    *
-   * All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order.
-   * Nobody changes them during the call; if somebody does, it fails on all ranks, as {@link
-   * CollectiveMismatchError}. After an error tensors may have elements of either state.
+   * All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order,
+   * which share no memory. Nobody changes them during the call: what is written meanwhile may be
+   * lost, or make the call fail on all ranks. After an error tensors may have elements of either
+   * state.
    *
    * Pages of browsers cannot: they raise {@link UnsupportedError}.
    *
-   * @throws {@link CollectiveMismatchError}
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedError}
    */
@@ -3881,7 +3881,7 @@ export class Manager {
   /**
    * Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
    * second call does nothing. In a replica of several ranks rank 0 waits until the others have
-   * left, for 10 s at most.
+   * left, for 3 s at most.
    *
    * @throws {@link ManagerFailedError}
    */

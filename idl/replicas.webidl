@@ -197,7 +197,7 @@ interface Manager {
 
   /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
   /// second call does nothing. In a replica of several ranks rank 0 waits until the others have
-  /// left, for 10 s at most.
+  /// left, for 3 s at most.
   [Handwritten, Waits, Throws=ManagerFailed] undefined shutdown();
 };
 

@@ -2,6 +2,7 @@
 
 import signal
 
+import polyrank
 import pytest
 
 from ranks import Pool
@@ -44,3 +45,21 @@ def trio(pools):
 def pair(pools):
     """A pool of two ranks."""
     return pools(2)
+
+
+@pytest.fixture
+def made():
+    """Makes managers of this process, each with a lighthouse of its own, and has them leave."""
+    all_made, servers = [], []
+
+    def make(url=None, **settings):
+        if url is None:
+            servers.append(polyrank.LighthouseServer(1, bind="127.0.0.1:0"))
+            url = servers[-1].address()
+        settings = {"min_replica_size": 1, "timeout": 20, "quorum_timeout": 40} | settings
+        all_made.append(polyrank.Manager(lighthouse_addr=url, **settings))
+        return all_made[-1]
+
+    yield make
+    for manager in all_made:
+        manager.shutdown()

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import polyrank
 import pytest
-from polyrank.local_sgd import DiLoCo, LocalSGD, OuterOptimizer, OuterSGD
+from polyrank.local_sgd import DiLoCo, LocalSGD, OuterSGD
 
 from local_sgd_replicas import Optimizer, change, initial, names_of_fragments
 from replicas import PATIENCE_S, dtype_of, lighthouse, replicas
@@ -21,24 +21,6 @@ STREAMING = {"fragment_sync_delay": 1, "fragment_update_alpha": 0.25}
 def start():
     with replicas() as start:
         yield lambda function, **options: start(function, program=PROGRAM, **options)
-
-
-@pytest.fixture
-def made():
-    """Makes managers of this process, each with a lighthouse of its own, and has them leave."""
-    all_made, servers = [], []
-
-    def make(url=None, **settings):
-        if url is None:
-            servers.append(polyrank.LighthouseServer(1, bind="127.0.0.1:0"))
-            url = servers[-1].address()
-        settings = {"min_replica_size": 1, "timeout": 20, "quorum_timeout": 40} | settings
-        all_made.append(polyrank.Manager(lighthouse_addr=url, **settings))
-        return all_made[-1]
-
-    yield make
-    for manager in all_made:
-        manager.shutdown()
 
 
 def found_of(start, size, **options):
@@ -454,34 +436,6 @@ def test_a_checkpoint_goes_on(made):
         DiLoCo(made(), [[np.zeros(3)]]).load_state_dict({"parameters": []})
 
 
-def test_an_outer_optimizer_of_ones_own(made):
-    class Sign:
-        """A step of 1 against the sign."""
-
-        def __init__(self):
-            self.steps = 0
-
-        def step(self, parameters, gradients):
-            self.steps += 1
-            for name, gradient in gradients.items():
-                # Another array, where it could be changed in place.
-                parameters[name] = parameters[name] - np.sign(gradient)
-
-        def state_dict(self):
-            return {"steps": self.steps}
-
-        def load_state_dict(self, state_dict):
-            self.steps = state_dict["steps"]
-
-    model = [np.zeros(3, np.float32), np.zeros((), np.float32)]
-    optimizer = Sign()
-    assert isinstance(optimizer, OuterOptimizer)
-    with DiLoCo(made(), [model], outer_optimizer=optimizer) as layer:
-        model[0] += [-5, 0, 0.5]
-        assert layer.step()
-    assert model[0].tolist() == [-1, 0, 1] and layer.state_dict()["outer"] == [{"steps": 1}]
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -553,31 +507,6 @@ def test_misuse(made):
         DiLoCo(manager, [model])
     with layer, pytest.raises(polyrank.InvalidArgumentError, match="entered already"):
         layer.__enter__()
-
-
-def test_an_outer_step_that_failed_here_alone_is_not_gone_on_from(made):
-    class Failing(OuterSGD):
-        def step(self, parameters, gradients):
-            super().step(parameters, gradients)
-            raise KeyError("of the outer optimizer")
-
-    manager, model = made(), [np.zeros(2)]
-    layer = DiLoCo(manager, [model], outer_optimizer=Failing())
-    before = layer.state_dict()
-    with layer:
-        step = manager.current_step()
-        with pytest.raises(KeyError):
-            layer.step()
-        assert manager.current_step() == step + 1
-        with pytest.raises(polyrank.InvalidArgumentError, match="has other parameters than they"):
-            layer.step()
-        assert manager.current_step() == step + 1
-    with pytest.raises(polyrank.InvalidArgumentError, match="has other parameters than they"):
-        layer.__enter__()
-    # With a state of those that have made it, all is well again.
-    layer.load_state_dict(before)
-    with layer:
-        assert manager.current_step() == step + 2
 
 
 def test_an_error_of_the_program_is_its_own(made):

@@ -59,12 +59,15 @@ def test_views_and_bytes(trio):
 
 
 def what_is_wrong(here):
-    with pytest.raises(polyrank.CollectiveMismatchError, match="sync_state.*2 tensors"):
+    with pytest.raises(polyrank.InvalidArgumentError, match="sync_state.*other dtypes or sizes"):
         here.group.sync_state([np.zeros(3 + here.rank), np.zeros(1)])
     frozen = np.zeros(3)
     frozen.flags.writeable = False
     with pytest.raises(polyrank.PolyrankError, match="read-only"):
         here.group.sync_state([frozen])
+    overlapping = np.lib.stride_tricks.as_strided(np.zeros(8), (2, 4), (8, 0))
+    with pytest.raises(polyrank.InvalidArgumentError, match="share memory with one another"):
+        here.group.sync_state([overlapping])
     with pytest.raises(polyrank.InvalidTypeError, match="sync_state"):
         here.group.sync_state([1, 2])
     if here.rank == 1:

@@ -13,8 +13,8 @@ so that 32 of them start in a second on few cores; those of Open MPI are started
 One gets SIGKILL at a moment that differs from trial to trial. Hosts are namespaces of this machine,
 as in `network.py`, here of processes, too: no rank can ask the system for a process of another.
 With `--recover` the survivors go on: they make a group of those who are left, and allreduce in it.
-Then there are two more columns, which count from the error in the last survivor: until all are in the
-smaller group, and until its first allreduce is done on all. Between hosts it is not measured.
+Then there are two more columns, which count from the error in the last survivor: until all are in
+the smaller group, and until its first allreduce is done on all. It is not measured between hosts.
 
 Cases:
 
@@ -199,11 +199,10 @@ def keep_store(port):
     """Serves a store until the process is killed."""
     import polyrank
 
-    store = polyrank.TCPStore("127.0.0.1", int(port), is_master=True, wait_for_workers=False)
-    print("it serves", flush=True)
+    served = polyrank.TCPStore("127.0.0.1", int(port), is_master=True, wait_for_workers=False)
+    print(served.port, flush=True)
     while True:
         time.sleep(LIMIT_SECONDS)
-    return store
 
 
 def process_of(control):

@@ -1,5 +1,5 @@
-//! Tensors that are made the same on all ranks: who has what in the end, in all sizes of groups, and
-//! what is said where that cannot be.
+//! Tensors that are made the same on all ranks: who has what in the end, in all sizes of groups,
+//! and what is said where that cannot be.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
@@ -155,25 +155,55 @@ fn who_takes_no_part_leaves_nobody_waiting() {
 }
 
 #[test]
-fn other_tensors_are_said_with_their_rank() {
-    let errors = ranks(3, |group| {
+fn other_tensors_are_said_with_their_rank_and_break_nothing() {
+    ranks(3, |group| {
         let mut tensors = vec![vec![0_f32; 4]; if group.rank() == 1 { 2 } else { 1 }];
-        group.sync_state(&mut tensors, Default::default()).unwrap_err().to_string()
-    });
-    assert!(errors[0].contains("1 tensors") && errors[0].contains("2 tensors"), "{}", errors[0]);
-    assert!(errors[0].contains("rank 1"), "{}", errors[0]);
-    assert!(errors[1].contains("rank 0"), "{}", errors[1]);
-    let errors = ranks(2, |group| {
+        let error = group.sync_state(&mut tensors, Default::default()).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        let expected = match group.rank() {
+            1 => "rank 0 gives 1 tensors, but rank 1 2".to_owned(),
+            rank => format!("rank 1 gives 2 tensors, but rank {rank} 1"),
+        };
+        assert!(error.to_string().contains(&expected), "{error}");
         let error = match group.rank() {
             0 => group.sync_state(&mut vec![0_f32; 4], Default::default()).unwrap_err(),
             _ => group.sync_state(&mut vec![0_i32; 4], Default::default()).unwrap_err(),
         };
-        assert!(matches!(error, Error::CollectiveMismatch { .. }), "{error:?}");
-        // It has broken nothing.
+        assert!(error.to_string().contains("of other dtypes or sizes"), "{error}");
         group.barrier(()).unwrap();
-        error.to_string()
     });
-    assert!(errors[0].contains("of other dtypes or sizes"), "{}", errors[0]);
+}
+
+#[test]
+fn what_shares_memory_is_refused_but_for_one_that_is_given_twice() {
+    ranks(2, |group| {
+        let memory = Region::from_vec(vec![group.rank() as u8; 12]);
+        let whole = Tensor::contiguous(memory.clone(), DType::U8, vec![12]);
+        let replaced = run(group.sync_state_async(&[whole.clone(), whole], Default::default()));
+        assert_eq!(replaced.unwrap(), if group.rank() == 1 { vec![0, 1] } else { vec![] });
+        let rows = Tensor::strided(memory.slice(0..9), DType::U8, vec![3, 4], vec![4, 0], 0);
+        let error = run(group.sync_state_async(&[rows], Default::default())).unwrap_err();
+        assert!(error.to_string().contains("share memory with one another"), "{error}");
+        let halves = [0..8, 4..12].map(|it| {
+            let region = memory.slice(it);
+            Tensor::contiguous(region, DType::U8, vec![8])
+        });
+        let error = run(group.sync_state_async(&halves, Default::default())).unwrap_err();
+        assert!(error.to_string().contains("tensors 0 and 1 share memory"), "{error}");
+    });
+}
+
+#[test]
+fn several_take_over_several_tensors() {
+    ranks(8, |group| {
+        // Three newcomers, of which two are alike.
+        let newcomer = group.rank() % 3 == 1;
+        let mut tensors = if newcomer { state(group.rank() / 6) } else { state(9) };
+        let options = StateSyncOptions::default().revision(i64::from(!newcomer));
+        let replaced = group.sync_state(&mut tensors, options).unwrap();
+        assert_eq!(tensors, state(9));
+        assert_eq!(replaced, if newcomer { vec![1, 2, 3] } else { vec![] });
+    });
 }
 
 #[test]

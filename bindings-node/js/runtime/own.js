@@ -365,8 +365,10 @@ export async function syncState(spec, group, given) {
     const marked = copies.map(({ info }) => new Marked({ kind: "array", info }));
     const call = [marked, ...others, options ?? {}];
     const replaced = await invokeAsync(spec, group, call);
-    for (const index of replaced) copies[index].putBack();
-    return replaced;
+    const gone = replaced.filter((index) => !copies[index].putBack());
+    if (gone.length === 0) return replaced;
+    const which = `tensor ${gone[0]} was replaced, and its memory is gone`;
+    throw new InvalidArgumentError(`syncState(): ${which}: its buffer was transferred meanwhile`);
   } finally {
     for (const { free } of copies) free();
   }

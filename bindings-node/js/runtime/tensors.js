@@ -256,8 +256,8 @@ export function gathered(bytes, info, elementBytes) {
   return all;
 }
 
-/** Sets the elements of a tensor in these bytes, and nothing between them, from a copy of all of the
- * bytes. */
+/** Sets the elements of a tensor in these bytes, and nothing between them, from a copy of all of
+ * the bytes. */
 function putBack(bytes, copy, info, elementBytes) {
   const dense = denseRange(info, elementBytes);
   if (dense !== null) {
@@ -310,7 +310,8 @@ export function infoInOwnMemory(array) {
 }
 
 /** A description of a tensor whose elements lie in memory of polyrank, copied if need be;
- * `putBack` sets the tensor's elements from the copy, `free` ends that. */
+ * `putBack` sets the tensor's elements from the copy, if its memory is there yet, and says whether
+ * it is; `free` ends the copy. */
 export function inOwnMemory(array, called) {
   if (!isArray(array)) {
     const came = named(array);
@@ -318,13 +319,18 @@ export function inOwnMemory(array, called) {
   }
   const isFlat = !(array instanceof Tensor);
   const { info, view } = isFlat ? { info: flatInfo(array), view: array } : described(array);
-  if (info.memory !== undefined) return { info, putBack: () => {}, free: () => {} };
+  if (info.memory !== undefined) return { info, putBack: () => true, free: () => {} };
   const bytes = bytesOf(view);
   const memory = wrapped(() => native.alloc(bytes.byteLength));
   memory.view().set(bytes);
   return {
     info: { ...info, memory },
-    putBack: () => putBack(bytes, memory.view(), info, SIZES.get(info.dtype)),
+    putBack: () => {
+      // A buffer that was transferred has no bytes any more.
+      if (bytes.byteLength !== memory.view().byteLength) return false;
+      putBack(bytes, memory.view(), info, SIZES.get(info.dtype));
+      return true;
+    },
     free: () => memory.release(),
   };
 }

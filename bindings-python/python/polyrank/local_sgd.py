@@ -109,7 +109,7 @@ class _Layer:
         self._is_joining = False
         # Whether a state was taken in this round: what it replaced is no part of an average.
         self._has_healed = False
-        # Whether it is known no more that the parameters are those of the others.
+        # Whether an outer step has failed here that the others have made.
         self._is_lost = False
         self._local_step = 0
 
@@ -172,8 +172,9 @@ class _Layer:
     def _check_parameters(self) -> None:
         if self._is_lost:
             raise InvalidArgumentError(
-                f"{type(self).__name__}: an outer step that all others have committed has failed here, so that this "
-                "replica has other parameters than they; one that is started anew takes theirs"
+                f"{type(self).__name__}: an outer step that all others have committed has failed "
+                "here, so that this replica has other parameters than they; one that is started "
+                "anew takes theirs"
             )
 
     def _register(self) -> None:
@@ -182,6 +183,7 @@ class _Layer:
     def _heal(self, state: dict[str, Any]) -> None:
         self.load_state_dict(state)
         self._has_healed = True
+        self._is_lost = False
 
     def _after_step(self, *_: Any) -> None:
         self.step()
@@ -409,7 +411,6 @@ class DiLoCo(_Layer):
         for fragment, values in zip(self._fragments, kept, strict=True):
             fragment.kept = values
             fragment.restore()
-        self._is_lost = False
 
     def _stepped(self) -> bool | None:
         if not self._is_begun and self._local_step >= self._interval - self._delay:

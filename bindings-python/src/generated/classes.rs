@@ -1837,14 +1837,15 @@ impl ProcessGroup {
     /// after a restart, or when memory or a processor may have failed, and costs hardly more than
     /// reading the tensors once where nothing differs.
     ///
-    /// Ranks compare digests (BLAKE3). All tensors together are one state, which holds as a whole: the
-    /// one that most ranks have, and of several as frequent that of the lowest rank. Only tensors that
-    /// differ travel, a part of each from every rank that has the right ones, and what has come is
-    /// compared with its digest.
+    /// Ranks compare digests (BLAKE3). All tensors together are one state, which holds as a whole:
+    /// the one that most ranks have, and of several as frequent that of the lowest rank. Only tensors
+    /// that differ travel, a part of each from every rank that has the right ones, and what has come
+    /// is compared with its digest.
     ///
-    /// All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order.
-    /// Nobody changes them during the call; if somebody does, it fails on all ranks, as
-    /// `CollectiveMismatchError`. After an error tensors may have elements of either state.
+    /// All ranks pass the same number of tensors, of the same dtypes and sizes, in the same order,
+    /// which share no memory. Nobody changes them during the call: what is written meanwhile may be
+    /// lost, or make the call fail on all ranks. After an error tensors may have elements of either
+    /// state.
     ///
     /// - `revision`: only states of the highest revision count, however few have them: a number of
     ///   steps, so that newcomers, who are alike, do not outvote those who have trained.
@@ -1852,7 +1853,7 @@ impl ProcessGroup {
     ///
     /// Pages of browsers cannot: they raise `UnsupportedError`.
     ///
-    /// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `UnsupportedError`.
+    /// Raises `InvalidArgumentError`, `UnsupportedError`.
     #[pyo3(name = "sync_state", signature = (*positional, **keywords), text_signature = "($self, tensors, revision=0, timeout=None)")]
     fn py_sync_state<'py>(
         slf: &Bound<'py, Self>,
@@ -2285,7 +2286,7 @@ impl Manager {
 
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica. A
     /// second call does nothing. In a replica of several ranks rank 0 waits until the others have
-    /// left, for 10 s at most.
+    /// left, for 3 s at most.
     ///
     /// Raises `ManagerFailedError`.
     #[pyo3(name = "shutdown", signature = ())]

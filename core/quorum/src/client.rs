@@ -195,8 +195,13 @@ impl LighthouseClient {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The next call connects anew, rather than by this connection: the host at its other end may
-    /// have vanished, and closed nothing.
+    /// The next call connects anew: the host at the other end of the connection may have vanished,
+    /// and closed nothing. Those that wait for an answer by it do so until they give up.
+    pub(crate) fn renew(&self) {
+        self.leave(self.connected().number);
+    }
+
+    /// As [`LighthouseClient::renew`], unless that was done since there was this connection.
     fn leave(&self, number: u64) {
         // It was one when this client was made.
         let Ok(endpoint) = endpoint(&self.address) else { return };

@@ -50,7 +50,11 @@ pub struct ConnectionLimits {
 impl Default for ConnectionLimits {
     /// Enough for the replicas of several thousand hosts.
     fn default() -> ConnectionLimits {
-        ConnectionLimits { all: 8192, of_one_address: 1024, first_request: Duration::from_secs(10) }
+        ConnectionLimits {
+            all: 16_384,
+            of_one_address: 2048,
+            first_request: Duration::from_secs(10),
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! managers do.
 #![allow(clippy::unwrap_used)]
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use polyrank_quorum::proto::lighthouse_service_server::{
 };
 use polyrank_quorum::proto::{
     LighthouseHeartbeatRequest, LighthouseHeartbeatResponse, LighthouseQuorumRequest,
-    LighthouseQuorumResponse, Quorum, QuorumMember,
+    LighthouseQuorumResponse, ManagerQuorumRequest, Quorum, QuorumMember,
 };
 use polyrank_quorum::{
     ClientOptions, Lighthouse, LighthouseClient, LighthouseOptions, ManagerClient, ManagerOptions,
@@ -191,6 +193,54 @@ fn a_manager_whose_heartbeat_fails_connects_anew() {
     let manager = ManagerServer::start(options).unwrap();
     connections.recv_timeout(LIMIT).unwrap();
     drop(manager);
+}
+
+/// A way to the lighthouse at `address`: its own address, and what says that connections which are
+/// there by then carry nothing any more, and are not closed, as when a host has vanished.
+fn way_to(address: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let (own, vanished) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let generation = vanished.clone();
+    thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(address) else { return };
+            let made = generation.load(Ordering::SeqCst);
+            let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
+            for (from, into) in ways {
+                let (mut from, mut into, now) = (from.unwrap(), into.unwrap(), generation.clone());
+                thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        let is_there = now.load(Ordering::SeqCst) == made;
+                        if is_there && into.write_all(&bytes[..count]).is_err() {
+                            return;
+                        }
+                    }
+                    drop(into.shutdown(Shutdown::Both));
+                });
+            }
+        }
+    });
+    (own, vanished)
+}
+
+#[test]
+fn quorums_are_there_again_as_soon_as_heartbeats_when_a_host_had_vanished() {
+    let served = lighthouse(any_port(), LIMIT);
+    let (way, vanished) = way_to(served.address());
+    let manager = ManagerServer::start(ManagerOptions::new("a", &way.to_string())).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = ClientOptions::default();
+        let rank = ManagerClient::connect(manager.address(), options).await.unwrap();
+        rank.quorum(ManagerQuorumRequest::default(), LIMIT).await.unwrap();
+        vanished.fetch_add(1, Ordering::SeqCst);
+        // HTTP/2 itself would notice it after 80 s.
+        let begin = Instant::now();
+        while rank.quorum(ManagerQuorumRequest::default(), LIMIT / 30).await.is_err() {
+            assert!(begin.elapsed() < LIMIT, "there are no quorums any more");
+        }
+    });
 }
 
 #[test]

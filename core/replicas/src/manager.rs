@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrank::ProcessGroup;
+use polyrank::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 
 use crate::average;
 use crate::error::ManagerError;
@@ -17,8 +18,9 @@ use crate::setup::{self, Servers};
 use crate::shared::{Asked, ManagerState, Phase, Shared, State};
 use crate::state::{Model, StateError, of_functions};
 
-/// How long rank 0 of a replica of several ranks waits for the others when it leaves.
-const RANKS_LIMIT: Duration = Duration::from_secs(10);
+/// How long rank 0 of a replica of several ranks waits for the others when it leaves: less than a
+/// launcher waits for who is told to end, which is 5 s for `polyrank run`.
+const RANKS_LIMIT: Duration = Duration::from_secs(3);
 
 /// What is asked of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,7 +385,7 @@ impl Manager {
 
     /// Leaves in order: ends what waits, leaves the group, and stops the manager of the replica
     /// group. A second call does nothing. In a replica of several ranks rank 0, which serves their
-    /// manager, waits until the others have left, for 10 s at most.
+    /// manager, waits until the others have left, for 3 s at most.
     ///
     /// # Errors
     /// What the group says of how it was left.
@@ -427,8 +429,11 @@ impl Manager {
         if let Some(manager) = servers.as_ref().and_then(|servers| servers.manager.as_ref())
             && is_orderly
         {
-            let own = i64::from(self.shared.options.rank());
-            manager.wait_for_ranks(own, RANKS_LIMIT);
+            let (own, began) = (i64::from(self.shared.options.rank()), Instant::now());
+            while !manager.wait_for_ranks(own, INTERRUPT_CHECK_INTERVAL)
+                && began.elapsed() < RANKS_LIMIT
+                && !is_interrupted()
+            {}
         }
         drop(servers);
         ended

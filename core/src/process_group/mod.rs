@@ -67,6 +67,7 @@ mod sibling_names;
 mod sparse;
 mod split;
 mod stage;
+mod state_refusal;
 #[cfg(feature = "tcp")]
 mod state_sync;
 #[cfg(feature = "tcp")]
@@ -139,7 +140,7 @@ struct Inner {
     /// For tensors of CUDA devices.
     cuda: Option<Arc<dyn Backend>>,
     timeout_ns: AtomicU64,
-    /// How often each membership was split off, so that equal memberships give distinct groups.
+    /// How often each membership was split off: equal ones give distinct groups.
     splits: Mutex<SortedMap<String, u32>>,
     bound_device: Option<Device>,
     group_calls: group_calls::GroupCalls,
@@ -423,8 +424,7 @@ impl ProcessGroup {
         self.issue_as(request, WaitIntent::Later)
     }
 
-    /// As [`ProcessGroup::issue`], for a caller who says when it waits; one that waits immediately
-    /// does not wake the background thread.
+    /// As [`ProcessGroup::issue`]; for a caller that waits at once, no background thread is woken.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].

@@ -148,9 +148,11 @@ impl ManagerServer {
         self.silence.notify_one();
     }
 
-    /// Waits until the ranks of the replica that have asked are gone, but for `own`.
-    pub fn wait_for_ranks(&self, own: i64, limit: Duration) {
-        self.ranks.wait_for_end(own, limit);
+    /// Waits until the ranks of the replica that have asked are gone, but for `own`; whether they
+    /// are.
+    #[must_use]
+    pub fn wait_for_ranks(&self, own: i64, limit: Duration) -> bool {
+        self.ranks.wait_for_end(own, limit)
     }
 
     /// Where others reach it.
@@ -195,12 +197,12 @@ struct Told {
 
 async fn run(options: ManagerOptions, listener: TcpListener, address: String, told: Told) {
     let Told { started, silence, ranks } = told;
-    let (lighthouse, alive) = match connections(&options).await {
+    let (lighthouse, beats) = match connections(&options).await {
         Ok(connections) => connections,
         Err(error) => return drop(started.send(Err(error))),
     };
     let (id, every) = (options.replica_id.clone(), options.heartbeat_interval);
-    let service = Service::new(options, lighthouse, address, ranks);
+    let service = Service::new(options, lighthouse.clone(), address, ranks);
     let service = ManagerServiceServer::new(service).max_decoding_message_size(member::MAX_REQUEST);
     let router = Routes::new(service).prepare().into_axum_router();
     // Nobody waits for it any longer if this fails.
@@ -209,7 +211,7 @@ async fn run(options: ManagerOptions, listener: TcpListener, address: String, to
     let serve = serve::serve(listener, router, Versions::Http2, ConnectionLimits::default());
     tokio::join!(serve, async {
         tokio::select! {
-            () = heartbeats(alive, id, every) => {}
+            () = heartbeats(beats, lighthouse, (id, every)) => {}
             () = silence.notified() => {}
         }
     });
@@ -228,8 +230,12 @@ async fn connections(
 }
 
 /// Tells the lighthouse again and again that the replica is alive, after a failure by a new
-/// connection.
-async fn heartbeats(lighthouse: LighthouseClient, replica_id: String, every: Duration) {
+/// connection; so is it asked for `quorums` then.
+async fn heartbeats(
+    lighthouse: LighthouseClient,
+    quorums: LighthouseClient,
+    (replica_id, every): (String, Duration),
+) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_heard = true;
@@ -237,7 +243,10 @@ async fn heartbeats(lighthouse: LighthouseClient, replica_id: String, every: Dur
         ticks.tick().await;
         let outcome = lighthouse.heartbeat(&replica_id, HEARTBEAT_LIMIT).await;
         match &outcome {
-            Err(error) if was_heard => tracing::warn!("{replica_id}: the lighthouse: {error}"),
+            Err(error) if was_heard => {
+                quorums.renew();
+                tracing::warn!("{replica_id}: the lighthouse: {error}");
+            }
             Ok(()) if !was_heard => tracing::info!("{replica_id}: the lighthouse is back"),
             _ => {}
         }

@@ -21,16 +21,17 @@ impl RankConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, connection);
     }
 
-    /// Waits until those of the ranks have ended, but for `own`.
-    pub(super) fn wait_for_end(&self, own: i64, limit: Duration) {
-        let known = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let others: Vec<Connection> =
-            known.into_iter().filter(|(rank, _)| *rank != own).map(|(_, it)| it).collect();
+    /// Waits until those of the ranks have ended, but for `own`; whether they have.
+    pub(super) fn wait_for_end(&self, own: i64, limit: Duration) -> bool {
+        let others: Vec<Connection> = {
+            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            known.iter().filter(|(rank, _)| **rank != own).map(|(_, it)| it.clone()).collect()
+        };
         if others.is_empty() {
-            return;
+            return true;
         }
         // Without one, nobody is waited for.
-        let Ok(runtime) = Builder::new_current_thread().enable_time().build() else { return };
+        let Ok(runtime) = Builder::new_current_thread().enable_time().build() else { return true };
         let all_ended = async {
             for connection in others {
                 connection.ended().await;
@@ -38,7 +39,8 @@ impl RankConnections {
         };
         // The caller may run tasks of its own.
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(runtime.block_on(async { timeout(limit, all_ended).await })));
-        });
+            let waits = || runtime.block_on(async { timeout(limit, all_ended).await.is_ok() });
+            scope.spawn(waits).join().unwrap_or(true)
+        })
     }
 }

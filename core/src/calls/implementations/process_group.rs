@@ -228,9 +228,8 @@ pub(crate) async fn sync_state(mut call: Invocation) -> Result<Answer> {
     }
     #[cfg(not(feature = "tcp"))]
     {
-        let _ = (group, tensors, revision, timeout);
-        let who = "a page".to_owned();
-        Err(Error::Unsupported { who, operation: "sync_state".to_owned() })
+        let _ = (tensors, revision);
+        group.refuse_state_sync(timeout).await.into_answer()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::clock::{self, Instant};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::options::AllToAllOptions;
+use crate::process_group::state_refusal::FORM_WORDS;
 use crate::request::{Role, TypedCall, tables};
 use crate::tensor::{Region, Tensor};
 
@@ -27,11 +28,11 @@ struct Form {
     takes_part: bool,
     revision: i64,
     count: u64,
-    digest: [u64; DIGEST_WORDS],
+    digest: [u64; FORM_WORDS - DIGEST],
 }
 
-const DIGEST_WORDS: usize = size_of::<Digest>() / size_of::<u64>();
-const FORM_WORDS: usize = 3 + DIGEST_WORDS;
+/// Where the digest begins.
+const DIGEST: usize = 3;
 
 impl<'a> Exchange<'a> {
     /// Zero is no limit.
@@ -49,7 +50,7 @@ impl<'a> Exchange<'a> {
         let packed: Vec<Tensor> = tensors.iter().map(together).collect();
         let own: Vec<u8> = packed.iter().flat_map(digest).collect();
         let room = vec![vec![0; own.len()]; forms.len()];
-        let (sequence, all) = self.group.all_gather_numbered(room, own, self.time_left()).await?;
+        let all = self.group.all_gather_vecs(room, own, self.time_left()).await?;
         let states = all.iter().zip(&forms).map(|(digests, form)| State {
             revision: form.revision,
             digests: digests.as_chunks().0.to_vec(),
@@ -64,7 +65,7 @@ impl<'a> Exchange<'a> {
             self.move_tensor(parts, &packed).await?;
         }
         let wrong = self.replace(&plan, &states, (tensors, &packed));
-        self.agree_on(wrong, &plan, sequence).await?;
+        self.agree_on(wrong).await?;
         Ok(self.differing(&plan, &states))
     }
 
@@ -73,24 +74,27 @@ impl<'a> Exchange<'a> {
         let own = Form::of(tensors, self.revision);
         let room = vec![vec![0_u64; FORM_WORDS]; self.group.size() as usize];
         let given = own.words().to_vec();
-        let (sequence, all) = self.group.all_gather_numbered(room, given, self.time_left()).await?;
+        let all = self.group.all_gather_vecs(room, given, self.time_left()).await?;
         let forms: Vec<Form> = all.iter().map(|words| Form::from_words(words)).collect();
         if !own.takes_part {
             return Ok(forms);
         }
         if let Some(refused) = forms.iter().position(|form| !form.takes_part) {
-            let message =
-                format!("{NAME}: rank {refused} refused what it was given; see its error");
-            return Err(Error::InvalidArgument { message });
+            return invalid(&format!("rank {refused} refused what it was given; see its error"));
         }
-        for (rank, theirs) in (0..).zip(&forms) {
-            if (theirs.count, theirs.digest) != (own.count, own.digest) {
-                let others =
-                    if theirs.count == own.count { " of other dtypes or sizes" } else { "" };
-                let ours = format!("{} tensors", own.count);
-                let theirs = format!("{} tensors{others}", theirs.count);
-                return Err(self.mismatch(rank, (ours, theirs), sequence));
-            }
+        let differs = |form: &Form| (form.count, form.digest) != (own.count, own.digest);
+        if let Some(other) = forms.iter().position(differs) {
+            let (ours, theirs) = (own.count, forms[other].count);
+            let rank = self.group.rank();
+            return invalid(&match ours == theirs {
+                true => format!(
+                    "ranks disagree: rank {other} gives tensors of other dtypes or sizes than rank \
+                     {rank}, or in another order; each gives {ours}"
+                ),
+                false => format!(
+                    "ranks disagree: rank {other} gives {theirs} tensors, but rank {rank} {ours}"
+                ),
+            });
         }
         Ok(forms)
     }
@@ -117,8 +121,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Puts what has come where it belongs; the position of the first tensor that is not what it was
-    /// to be.
+    /// Puts what has come where it belongs; the position of the first tensor that came otherwise
+    /// than it was to.
     fn replace(
         &self,
         plan: &Plan,
@@ -145,36 +149,19 @@ impl<'a> Exchange<'a> {
     }
 
     /// Whether nobody found anything wrong: the same on all ranks.
-    async fn agree_on(&self, wrong: Option<usize>, plan: &Plan, sequence: u64) -> Result<()> {
+    async fn agree_on(&self, wrong: Option<usize>) -> Result<()> {
         let own = wrong.map_or(0, |index| index as u64 + 1);
         let room = vec![vec![0_u64]; self.group.size() as usize];
         let verdicts = self.group.all_gather_vecs(room, vec![own], self.time_left()).await?;
-        let found = (0_u32..).zip(verdicts.iter().flatten()).find(|(_, verdict)| **verdict != 0);
-        let (Some((rank, verdict)), Some(&holder)) = (found, plan.holders.first()) else {
+        let mut found = verdicts.iter().flatten().enumerate();
+        let Some((rank, verdict)) = found.find(|(_, verdict)| **verdict != 0) else {
             return Ok(());
         };
-        let group = self.group.group_name().to_owned();
-        Err(Error::CollectiveMismatch {
-            group,
-            collective: NAME.to_owned(),
-            sequence,
-            rank: holder,
-            ours: format!("tensor {} with one digest", verdict - 1),
-            other_rank: rank,
-            theirs: "it with another after it had come: it was changed meanwhile".to_owned(),
-        })
-    }
-
-    fn mismatch(&self, other_rank: u32, said: (String, String), sequence: u64) -> Error {
-        Error::CollectiveMismatch {
-            group: self.group.group_name().to_owned(),
-            collective: NAME.to_owned(),
-            sequence,
-            rank: self.group.rank(),
-            ours: said.0,
-            other_rank,
-            theirs: said.1,
-        }
+        invalid(&format!(
+            "what came to rank {rank} as its tensor {} is not what others have said they have: \
+             somebody changed that tensor while it was read, or memory has failed",
+            verdict - 1
+        ))
     }
 
     /// The limit of the next part of the call.
@@ -195,7 +182,7 @@ impl Form {
             hasher.update(&(tensor.elements() as u64).to_le_bytes());
         }
         let found: Digest = hasher.finalize().into();
-        let mut digest = [0; DIGEST_WORDS];
+        let mut digest = [0; FORM_WORDS - DIGEST];
         for (word, bytes) in digest.iter_mut().zip(found.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -205,12 +192,9 @@ impl Form {
 
     fn words(self) -> [u64; FORM_WORDS] {
         let mut words = [0; FORM_WORDS];
-        words[..3].copy_from_slice(&[
-            u64::from(self.takes_part),
-            self.revision.cast_unsigned(),
-            self.count,
-        ]);
-        words[3..].copy_from_slice(&self.digest);
+        let takes_part = u64::from(self.takes_part);
+        words[..DIGEST].copy_from_slice(&[takes_part, self.revision.cast_unsigned(), self.count]);
+        words[DIGEST..].copy_from_slice(&self.digest);
         words
     }
 
@@ -220,9 +204,13 @@ impl Form {
             takes_part: word(0) != 0,
             revision: word(1).cast_signed(),
             count: word(2),
-            digest: std::array::from_fn(|index| word(3 + index)),
+            digest: std::array::from_fn(|index| word(DIGEST + index)),
         }
     }
+}
+
+fn invalid<T>(why: &str) -> Result<T> {
+    Err(Error::InvalidArgument { message: format!("{NAME}: {why}") })
 }
 
 /// The tensor, or a copy of it whose elements follow one another.

@@ -12,7 +12,7 @@ use super::hook_arguments::without_tensors;
 use crate::blocking::block_on;
 use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{Buffers, Tensor, TensorRef, lend_mut};
+use crate::tensor::{Buffers, RepeatPolicy, Tensor, TensorRef, lend_mut, overlap};
 use exchange::Exchange;
 
 /// The name of the method.
@@ -58,9 +58,9 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// On all ranks: [`Error::CollectiveMismatch`] if ranks have other numbers, dtypes or sizes of
-    /// tensors, or if a tensor was changed meanwhile; [`Error::InvalidArgument`] if a rank's tensors
-    /// cannot be written; the failure of a rank. Then a tensor may have elements of either state.
+    /// On all ranks: [`Error::InvalidArgument`] if ranks have other numbers, dtypes or sizes of
+    /// tensors, if those of one cannot be written or share memory, or if one that travels was
+    /// changed meanwhile; the failure of a rank. Then a tensor may have elements of either state.
     pub fn sync_state<B: Buffers + ?Sized>(
         &self,
         tensors: &mut B,
@@ -90,7 +90,7 @@ impl ProcessGroup {
     }
 }
 
-/// Whether they lie where they can be compared and replaced.
+/// Whether these tensors of the host can be overwritten, each for itself.
 fn check(tensors: &[Tensor]) -> Result<()> {
     for (index, tensor) in tensors.iter().enumerate() {
         if tensor.region().device().is_some() {
@@ -102,5 +102,9 @@ fn check(tensors: &[Tensor]) -> Result<()> {
             return Err(Error::InvalidArgument { message });
         }
     }
-    Ok(())
+    // A parameter may be given twice.
+    match overlap(tensors, RepeatPolicy::Allowed) {
+        Some(found) => Err(Error::InvalidArgument { message: found.of_outputs(NAME) }),
+        None => Ok(()),
+    }
 }

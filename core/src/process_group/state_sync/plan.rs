@@ -1,7 +1,10 @@
 //! Which state holds, and who sends which part of it to whom: the same on all ranks, from the same
 //! digests. Knows no messages.
 
+use std::cmp::Reverse;
 use std::ops::Range;
+
+use crate::sorted::SortedMap;
 
 /// Of one tensor's bytes: BLAKE3.
 pub(super) type Digest = [u8; 32];
@@ -31,6 +34,7 @@ pub(super) struct Part {
 pub(super) struct Plan {
     /// The ranks that have the state which holds.
     pub(super) holders: Vec<u32>,
+    /// Tensor by tensor; of each tensor, a rank sends one at most to another.
     pub(super) parts: Vec<Part>,
 }
 
@@ -41,15 +45,15 @@ impl Plan {
         let holders = holders(states);
         let right = holders.first().map_or(&[][..], |first| &states[*first as usize].digests);
         let mut plan = Plan { holders, parts: Vec::new() };
-        let mut turn = 0;
-        for (to, state) in states.iter().enumerate() {
-            let differing =
-                state.digests.iter().zip(right).enumerate().filter(|(_, (its, ours))| its != ours);
-            for (tensor, _) in differing {
+        // Each holder has its turn, so that small tensors do not all come from one.
+        let mut turns = vec![0; states.len()];
+        for (tensor, ours) in right.iter().enumerate() {
+            let differing = states.iter().zip(&mut turns).enumerate();
+            let differing = differing.filter(|(_, (state, _))| state.digests[tensor] != *ours);
+            for (to, (_, turn)) in differing {
                 for bytes in parts(sizes[tensor], plan.holders.len()) {
-                    // Each holder has its turn, so that small tensors do not all come from one.
-                    let from = plan.holders[turn % plan.holders.len()];
-                    turn += 1;
+                    let from = plan.holders[(to + *turn) % plan.holders.len()];
+                    *turn += 1;
                     plan.parts.push(Part { from, to: to as u32, tensor, bytes });
                 }
             }
@@ -61,19 +65,19 @@ impl Plan {
 /// The ranks with the most frequent state of the highest revision; of several, with that of the
 /// lowest rank.
 fn holders(states: &[State]) -> Vec<u32> {
-    let alike = |state: &State| -> Vec<u32> {
-        let all = states.iter().enumerate().filter(|(_, other)| *other == state);
-        all.map(|(rank, _)| rank as u32).collect()
-    };
     let newest = states.iter().map(|state| state.revision).max();
-    let mut found: Vec<u32> = Vec::new();
-    for state in states.iter().filter(|state| Some(state.revision) == newest) {
-        let ranks = alike(state);
-        if ranks.len() > found.len() {
-            found = ranks;
+    // A digest of the digests is compared in their place: there may be many ranks.
+    let mut ranks_of: SortedMap<Digest, Vec<u32>> = SortedMap::default();
+    for (rank, state) in (0..).zip(states).filter(|(_, it)| Some(it.revision) == newest) {
+        let state = blake3::hash(state.digests.as_flattened()).into();
+        match ranks_of.get_mut(&state) {
+            Some(ranks) => ranks.push(rank),
+            None => drop(ranks_of.insert(state, vec![rank])),
         }
     }
-    found
+    let all = ranks_of.iter().map(|(_, ranks)| ranks);
+    let found = all.min_by_key(|ranks| (Reverse(ranks.len()), ranks.first().copied()));
+    found.cloned().unwrap_or_default()
 }
 
 /// Cuts so many bytes into parts of about one size, for so many senders.
@@ -123,6 +127,7 @@ mod tests {
         let all: [&[u8]; 4] = [&[9, 1, 2], &[1, 1, 2], &[1, 1, 2], &[1, 7, 8]];
         let plan = Plan::new(&all.map(|numbers| state(0, numbers)), &sizes);
         assert_eq!(plan.holders, [1, 2]);
+        assert!(plan.parts.is_sorted_by_key(|it| it.tensor));
         for (to, tensor) in [(0, 0), (3, 1), (3, 2)] {
             let parts = plan.parts.iter().filter(|it| it.to == to && it.tensor == tensor);
             let mut end = 0;
@@ -137,5 +142,22 @@ mod tests {
         let (first, second) = (&plan.parts[0], &plan.parts[1]);
         assert_ne!(first.from, second.from);
         assert!(first.bytes.len().abs_diff(second.bytes.len()) <= 1);
+    }
+
+    #[test]
+    fn of_each_tensor_a_rank_sends_one_part_at_most_to_another() {
+        let sizes = [7 * MIN_PART, 1, 3 * MIN_PART];
+        let mut all = vec![state(1, &[1, 1, 1]); 4];
+        all.extend(vec![state(0, &[2, 2, 2]); 4]);
+        let plan = Plan::new(&all, &sizes);
+        assert!(plan.parts.is_sorted_by_key(|it| it.tensor));
+        let mut pairs: Vec<_> = plan.parts.iter().map(|it| (it.tensor, it.from, it.to)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!(pairs.len(), plan.parts.len());
+        assert_eq!(plan.parts.len(), 4 * (4 + 1 + 3));
+        // All holders have work.
+        let of = |from| plan.parts.iter().filter(|it| it.from == from).count();
+        assert!((0..4).all(|from| of(from) == 8), "{:?}", [0, 1, 2, 3].map(of));
     }
 }

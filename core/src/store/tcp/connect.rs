@@ -171,7 +171,7 @@ pub(super) fn open_local(
 ) -> Option<Connection> {
     let limit = deadline.remaining().map_or(LOCAL_ATTEMPT, |left| left.min(LOCAL_ATTEMPT));
     let limit = Deadline::after(limit.max(Duration::from_millis(1)));
-    let socket = local::connect(name)?;
+    let socket = local::connect(name).filter(local::is_of_this_user)?;
     let validated = Connection::validate(socket, &authority(host, port), &limit, None);
     let mut connection = validated.ok()?;
     connection.local_name = Some(name.clone());

@@ -47,6 +47,13 @@ pub(super) fn find(
     Ok(connect(&name).map(|socket| (socket, name.into())))
 }
 
+/// Whether whoever listens at the other end is of the user of this process: everybody of this host
+/// can see the names of sockets, and take that of one who is gone.
+pub(super) fn is_of_this_user(socket: &Socket) -> bool {
+    let other = rustix::net::sockopt::socket_peercred(socket);
+    other.is_ok_and(|other| other.uid == rustix::process::geteuid())
+}
+
 /// None if nobody listens there, as when both sides are in different containers.
 pub(super) fn connect(name: &[u8]) -> Option<Socket> {
     let name = std::str::from_utf8(name).ok()?;

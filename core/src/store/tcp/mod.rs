@@ -214,7 +214,7 @@ impl TcpStore {
     }
 
     /// The number of the socket by which others of this host reach the server that this process
-    /// hosts, if there is one: nobody knows it who was not told.
+    /// hosts, if there is one.
     pub(crate) fn local_number(&self) -> Option<&str> {
         let name = std::str::from_utf8(self.server.as_ref()?.local_name()?).ok()?;
         name.strip_prefix(LOCAL_PREFIX)

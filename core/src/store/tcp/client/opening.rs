@@ -1,10 +1,10 @@
-//! How clients are made: with patience, of a server that is known, and of one of this host by the way
-//! that another client came. Knows no request.
+//! How clients are made: with patience, of a server that is known, and of one of this host by the
+//! way that another client came. Knows no request.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Client, SUCCESSION, State};
 use crate::generated::error::{Error, Result};
@@ -97,7 +97,26 @@ impl Client {
     }
 
     /// Another client of the same server, by the same socket, if this one came by one that has a
-    /// name.
+    /// name; otherwise as `connect` makes it in what is left of the time.
+    fn connect_as_before_or(
+        &self,
+        timeout: Duration,
+        connect: fn(&str, u16, Duration) -> Result<Self>,
+    ) -> Result<Self> {
+        let began = Instant::now();
+        if let Some(client) = self.connect_as_before(timeout) {
+            return Ok(client);
+        }
+        // Zero is no limit.
+        let left = match timeout.is_zero() {
+            true => timeout,
+            false => timeout.saturating_sub(began.elapsed()).max(Duration::from_millis(1)),
+        };
+        let client = connect(&self.host, self.port, left)?;
+        client.set_timeout(timeout);
+        Ok(client)
+    }
+
     fn connect_as_before(&self, timeout: Duration) -> Option<Self> {
         #[cfg(target_os = "linux")]
         {
@@ -115,17 +134,11 @@ impl Client {
     /// Another client of the same server, with this one's timeout.
     pub(in crate::store::tcp) fn connect_again(&self) -> Result<Self> {
         let timeout = self.timeout();
-        match self.connect_as_before(timeout) {
-            Some(client) => Ok(client),
-            None => Self::connect(&self.host, self.port, timeout),
-        }
+        self.connect_as_before_or(timeout, Self::connect)
     }
 
     /// Another client of the same server, which may be gone, with this timeout.
     pub(in crate::store::tcp) fn connect_to_known(&self, timeout: Duration) -> Result<Self> {
-        match self.connect_as_before(timeout) {
-            Some(client) => Ok(client),
-            None => Self::connect_known(&self.host, self.port, timeout),
-        }
+        self.connect_as_before_or(timeout, Self::connect_known)
     }
 }
