@@ -72,7 +72,7 @@ test("other tensors are said with their rank", async () => {
     const tensors = Array.from({ length: rank + 1 }, () => new Float32Array(3));
     await assert.rejects(group.syncState(tensors), {
       name: "InvalidArgumentError",
-      message: /sync_state: ranks disagree: rank [01] gives [12] tensors/,
+      message: /syncState: ranks disagree: rank [01] gives [12] tensors/,
     });
     await assert.rejects(group.syncState([1]), pr.InvalidTypeError);
     await assert.rejects(group.syncState(new Float32Array(3)), /'tensors' must be an array/);

@@ -14,6 +14,9 @@ const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
 /// Elements of the tensors of a state: none, one, odd, and so many that several ranks give parts.
 const COUNTS: [usize; 4] = [0, 1, 1001, 300_007];
 
+/// Which state a rank of so many has.
+type NumberOf = fn(u32, u32) -> u32;
+
 /// A state by a number: two of the same number are alike.
 fn state(number: u32) -> Vec<Vec<f32>> {
     let tensor = |count| (0..count).map(|at| (at % 251) as f32 * 0.5 + number as f32).collect();
@@ -42,7 +45,7 @@ fn synced(size: u32, given: impl Fn(u32) -> Vec<Vec<f32>> + Sync) -> Vec<Vec<Vec
 fn most_ranks_are_right_and_otherwise_the_lowest() {
     for size in SIZES {
         // All alike; each another; the last ones alike; all but one.
-        let cases: [(&str, fn(u32, u32) -> u32, u32); 4] = [
+        let cases: [(&str, NumberOf, u32); 4] = [
             ("alike", |_, _| 7, 7),
             ("different", |rank, _| rank, 0),
             ("last", |rank, size| if rank < size / 2 { rank } else { 100 }, 100),

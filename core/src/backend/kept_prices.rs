@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::price::KnownPrices;
-use crate::{env, random, spin};
+use crate::{env, random};
 
 /// Most files in the folder: each kernel and each version leaves some behind.
 const MAX_FILES: usize = 64;
@@ -174,7 +174,7 @@ fn owner(ranks: u32) -> String {
         let beginning = String::from_utf8_lossy(&beginning[..read.unwrap_or(0)]);
         format!("{system}, {}", processor(&beginning))
     });
-    let cores = spin::cores();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let version = env!("CARGO_PKG_VERSION");
     format!("polyrank {version}, {ranks} ranks on {cores} cores, {machine}")
 }

@@ -126,10 +126,10 @@ impl ManagerServer {
         let (started, outcome) = std::sync::mpsc::channel();
         let silence = Arc::new(Notify::new());
         let ranks = Arc::new(RankConnections::default());
-        let told = Told { started, silence: silence.clone(), ranks: ranks.clone() };
+        let channels = Channels { started, silence: silence.clone(), ranks: ranks.clone() };
         let thread = ServerThread::start("manager", options.bind, move |listener, bound| {
             let address = format!("http://{}", authority(&options.hostname, bound.port()));
-            run(options, listener, address, told)
+            run(options, listener, address, channels)
         })?;
         match outcome.recv() {
             Ok(outcome) => outcome?,
@@ -189,14 +189,14 @@ fn check(options: &ManagerOptions) -> Result<(), StartError> {
 }
 
 /// What the manager and its thread tell one another.
-struct Told {
+struct Channels {
     started: std::sync::mpsc::Sender<Result<(), QuorumError>>,
     silence: Arc<Notify>,
     ranks: Arc<RankConnections>,
 }
 
-async fn run(options: ManagerOptions, listener: TcpListener, address: String, told: Told) {
-    let Told { started, silence, ranks } = told;
+async fn run(options: ManagerOptions, listener: TcpListener, address: String, channels: Channels) {
+    let Channels { started, silence, ranks } = channels;
     let (lighthouse, beats) = match connections(&options).await {
         Ok(connections) => connections,
         Err(error) => return drop(started.send(Err(error))),

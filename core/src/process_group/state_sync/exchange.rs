@@ -99,7 +99,7 @@ impl<'a> Exchange<'a> {
         Ok(forms)
     }
 
-    /// Brings the parts of one tensor where they are needed: each rank sends one at most to another.
+    /// Brings the parts of one tensor where they are needed: a rank sends one at most to another.
     async fn move_tensor(&self, parts: &[Part], packed: &[Tensor]) -> Result<()> {
         let (rank, size) = (self.group.rank(), self.group.size() as usize);
         let nothing = bytes(Region::from_vec(Vec::new()));
