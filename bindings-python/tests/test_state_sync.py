@@ -70,14 +70,25 @@ def what_is_wrong(here):
         here.group.sync_state([overlapping])
     with pytest.raises(polyrank.InvalidTypeError, match="sync_state"):
         here.group.sync_state([1, 2])
-    if here.rank == 1:
-        here.group.get_group_store().get("rank 0 has waited")
-    # Rank 1 comes when it is too late, and learns the same.
-    with pytest.raises(polyrank.CollectiveTimeoutError, match="sync_state"):
-        here.group.sync_state([np.zeros(3)], timeout=0.2)
-    if here.rank == 0:
-        here.group.get_group_store().set("rank 0 has waited", b"")
+    here.group.barrier().wait()
 
 
 def test_what_is_wrong(pair):
     pair.run(what_is_wrong)
+
+
+def one_comes_too_late(here):
+    # A group of its own: it is broken afterwards.
+    own = here.group.split_group([0, 1])
+    store = here.group.get_group_store()
+    if here.rank == 1:
+        store.get("rank 0 has waited")
+    # Rank 1 comes when it is too late, and learns the same.
+    with pytest.raises(polyrank.CollectiveTimeoutError, match="sync_state"):
+        own.sync_state([np.zeros(3)], timeout=0.2)
+    if here.rank == 0:
+        store.set("rank 0 has waited", b"")
+
+
+def test_one_comes_too_late(pair):
+    pair.run(one_comes_too_late)

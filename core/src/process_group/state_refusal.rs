@@ -1,9 +1,6 @@
 //! A page cannot synchronise states, and says so to those that can. Knows no digests.
 
 #[cfg(not(feature = "tcp"))]
-use std::time::Duration;
-
-#[cfg(not(feature = "tcp"))]
 use super::ProcessGroup;
 #[cfg(not(feature = "tcp"))]
 use crate::generated::error::{Error, Result};
@@ -17,9 +14,9 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::Unsupported`], and those of an allgather.
-    pub(crate) async fn refuse_state_sync(&self, timeout: Option<Duration>) -> Result<()> {
+    pub(crate) async fn refuse_state_sync(&self) -> Result<()> {
         let room = vec![vec![0_u64; FORM_WORDS]; self.size() as usize];
-        self.all_gather_vecs(room, vec![0; FORM_WORDS], timeout).await?;
+        self.all_gather_vecs(room, vec![0; FORM_WORDS], None).await?;
         let who = "a page".to_owned();
         Err(Error::Unsupported { who, operation: "sync_state".to_owned() })
     }

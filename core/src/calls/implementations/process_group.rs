@@ -214,23 +214,22 @@ pub(super) fn sum_of_sparse(
 }
 
 /// Makes tensors the same on all ranks.
+#[cfg(feature = "tcp")]
 pub(crate) async fn sync_state(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
     let tensors: Vec<Tensor> = call.take(sync_state::TENSORS)?;
     let revision: i64 = call.take(sync_state::REVISION)?;
     let timeout: Option<Duration> = call.take(sync_state::TIMEOUT)?;
-    #[cfg(feature = "tcp")]
-    {
-        let mut options = StateSyncOptions::default().revision(revision);
-        options.timeout = timeout;
-        let replaced = group.sync_state_async(&tensors, options).await?;
-        replaced.into_iter().map(|index| index as u32).collect::<Vec<u32>>().into_answer()
-    }
-    #[cfg(not(feature = "tcp"))]
-    {
-        let _ = (tensors, revision);
-        group.refuse_state_sync(timeout).await.into_answer()
-    }
+    let mut options = StateSyncOptions::default().revision(revision);
+    options.timeout = timeout;
+    let replaced = group.sync_state_async(&tensors, options).await?;
+    replaced.into_iter().map(|index| index as u32).collect::<Vec<u32>>().into_answer()
+}
+
+/// Takes no part in that.
+#[cfg(not(feature = "tcp"))]
+pub(crate) async fn sync_state(call: Invocation) -> Result<Answer> {
+    call.this_group()?.refuse_state_sync().await.into_answer()
 }
 
 /// Makes a window, and registers a tensor in it if it is given one.
