@@ -16,6 +16,7 @@ export default {
     app.component("SpeedResults", lazy(() => import("../../src/speed/SpeedResults.vue")));
     app.component("StartResults", lazy(() => import("../../src/speed/StartResults.vue")));
     app.component("StoreResults", lazy(() => import("../../src/speed/StoreResults.vue")));
+    app.component("SurviveDemo", lazy(() => import("../../src/survive/SurviveDemo.vue")));
     app.component("TracePage", lazy(() => import("../../src/trace/TracePage.vue")));
     app.component("TrainDemo", lazy(() => import("../../src/train/TrainDemo.vue")));
   },

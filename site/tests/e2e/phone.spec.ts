@@ -8,6 +8,7 @@ const PAGES = [
   "start/",
   "concepts/backends",
   "concepts/transports",
+  "demos/survive",
   "reference/",
   "reference/environment",
   "reference/command-line",

@@ -260,7 +260,7 @@ impl Tools<'_> {
             step(
                 "site",
                 "the site and its demos, in a browser",
-                &["node", "wasm"],
+                &["node", "wasm", "extension"],
                 Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
             ),
         ];

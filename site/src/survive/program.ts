@@ -1,0 +1,197 @@
+// What each rank of "Kill a rank" does: it trains with whoever is there. When a rank is gone, the
+// others meet anew and go on; one that is new takes the state of the one that is farthest. Runs in
+// a page, a worker or Node; knows nothing of how it is shown.
+
+import type { ProcessGroup } from "polyrank-web";
+import { descend, fingerprint, gradient, WEIGHTS, type Example } from "../train/model";
+import type { Pr, Ticket } from "../rooms/room";
+import { Meetings, type Member, type Quorum } from "./quorum";
+
+const BATCH = 256;
+const LEARNING_RATE = 0.05;
+/** The least time for a step: the curve is there to be watched. */
+const PACE_MS = 60;
+/** How long a member is missed that lives and does nothing, in milliseconds. */
+const TIMEOUT_MS = 10_000;
+/** After so many steps it is compared whether all have the same weights. */
+const COMPARED_EVERY = 20;
+
+/** A step that all members have made. */
+export interface Step {
+  kind: "step";
+  step: number;
+  /** The mean over the batch. */
+  loss: number;
+  fingerprint: string;
+  /** Whether all have the same bits, when that was compared last. */
+  isSame: boolean | null;
+}
+
+/** The members are others from now on. */
+export interface Change {
+  kind: "change";
+  quorum: Quorum;
+  /** From which step they go on. */
+  step: number;
+  /** Those who are no longer there. */
+  gone: Member[];
+  /** Those who were not there before; the one who tells it, if that is new. */
+  came: Member[];
+  /** By rank: who takes its state from whom. */
+  heals: { rank: number; from: number }[];
+  /** How long nobody trained, in milliseconds. */
+  pause: number;
+}
+
+/** What is told of training. */
+export type Report = Step | Change;
+
+/** How one is asked to stop. */
+export interface Wish {
+  /** In order: after the step that is under way, which all make. */
+  leaves: boolean;
+}
+
+/**
+ * Trains in the room of `ticket` until it is asked to leave.
+ *
+ * @throws if the store is gone. What becomes of other ranks is no error.
+ */
+export async function survive(
+  pr: Pr,
+  ticket: Ticket,
+  me: Member,
+  examples: readonly Example[],
+  report: (report: Report) => void,
+  wish: Wish,
+): Promise<void> {
+  const store = await pr.WebSocketStore.connect(ticket.url, { timeout: TIMEOUT_MS });
+  const prefix = `rooms/${ticket.room}/survive`;
+  const meetings = new Meetings(store, prefix, me);
+  const group = await pr.ProcessGroup.join(new pr.PrefixStore(prefix, store), 0, 1, {
+    enableReconfigure: true,
+    groupName: me.id,
+    timeout: TIMEOUT_MS,
+  });
+  const trainer = new Trainer(pr, group, examples, report);
+  let [quorum, expected]: [Quorum | null, string[]] = [null, []];
+  while (!wish.leaves) {
+    const began = performance.now();
+    const before = quorum;
+    quorum = await meetings.join(before, expected);
+    const knocks = await meetings.knocks();
+    const { members, rank, number } = quorum;
+    const address = `${ticket.url.replace(/\/$/, "")}/${meetings.place(number)}`;
+    try {
+      await group.configure(address, rank, members.length);
+      await trainer.heal({ quorum, before, began });
+      const hears = async () => rank === 0 && (await meetings.knocks()) !== knocks;
+      expected = await trainer.train(quorum, hears, wish);
+    } catch (error) {
+      expected = survivors(pr, error, members);
+    }
+  }
+  group.abort();
+}
+
+/** Those of the members who are not known to be gone. */
+function survivors(pr: Pr, error: unknown, members: readonly Member[]): string[] {
+  if (!(error instanceof pr.PolyrankError)) {
+    throw error;
+  }
+  const gone = error instanceof pr.RankFailedError ? error.rank : -1;
+  return members.filter((_, rank) => rank !== gone).map(({ id }) => id);
+}
+
+/** What one rank has of the model, and how it goes on with it. */
+class Trainer {
+  #weights = new Float32Array(WEIGHTS);
+  #step = 0;
+  #isSame: boolean | null = null;
+
+  constructor(
+    private readonly pr: Pr,
+    private readonly group: ProcessGroup,
+    private readonly examples: readonly Example[],
+    private readonly report: (report: Report) => void,
+  ) {}
+
+  /** All get the state of the one that is farthest. */
+  async heal(now: { quorum: Quorum; before: Quorum | null; began: number }): Promise<void> {
+    const { quorum, before, began } = now;
+    const { members, rank } = quorum;
+    const steps = new Int32Array(members.length);
+    steps[rank] = this.#step;
+    await this.group.allreduce([steps]);
+    const farthest = Math.max(...steps);
+    const from = steps.indexOf(farthest);
+    const behind = [...steps.keys()].filter((one) => steps[one]! < farthest);
+    if (behind.length > 0) {
+      await this.group.broadcast([this.#weights], { rootRank: from });
+      this.#step = farthest;
+    }
+    this.#isSame = null;
+    const isIn = (some: readonly Member[] | undefined, { id }: Member) =>
+      some?.some((other) => other.id === id) ?? false;
+    this.report({
+      kind: "change",
+      quorum,
+      step: farthest,
+      gone: (before?.members ?? []).filter((member) => !isIn(members, member)),
+      // One that is new itself has seen nobody come.
+      came: before ? members.filter((one) => !isIn(before.members, one)) : [members[rank]!],
+      heals: behind.map((one) => ({ rank: one, from })),
+      pause: performance.now() - began,
+    });
+  }
+
+  /** Trains until somebody knocks or leaves: those who go on. */
+  async train(
+    { members, rank }: Quorum,
+    hears: () => Promise<boolean>,
+    wish: Wish,
+  ): Promise<string[]> {
+    const size = members.length;
+    for (;;) {
+      const began = performance.now();
+      const batches = Math.ceil(this.examples.length / BATCH);
+      const start = (this.#step % batches) * BATCH;
+      const batch = this.examples.slice(start, start + BATCH);
+      const mine = batch.filter((_, index) => index % size === rank);
+      // Behind the gradient and the loss: whether somebody knocks, and for each rank whether it
+      // leaves. So all know it at the same step.
+      const sum = new Float32Array(WEIGHTS + 2 + size);
+      sum.set(gradient(this.#weights, mine));
+      sum[WEIGHTS + 1] = Number(await hears());
+      sum[WEIGHTS + 2 + rank] = Number(wish.leaves);
+      await this.group.allreduce([sum]);
+      descend(this.#weights, sum, batch.length, LEARNING_RATE);
+      this.#step += 1;
+      if (this.#step % COMPARED_EVERY === 0) {
+        this.#isSame = await this.#compare();
+      }
+      this.report({
+        kind: "step",
+        step: this.#step,
+        loss: sum[WEIGHTS]! / batch.length,
+        fingerprint: fingerprint(this.#weights),
+        isSame: this.#isSame,
+      });
+      const leaving = sum.subarray(WEIGHTS + 2);
+      if (sum[WEIGHTS + 1]! > 0 || leaving.some((one) => one > 0)) {
+        return members.filter((_, one) => leaving[one] === 0).map(({ id }) => id);
+      }
+      const rest = PACE_MS - (performance.now() - began);
+      await new Promise((resume) => setTimeout(resume, Math.max(0, rest)));
+    }
+  }
+
+  /** Whether every rank holds the same bits. */
+  async #compare(): Promise<boolean> {
+    const smallest = new Uint32Array(this.#weights.slice().buffer);
+    const largest = smallest.slice();
+    await this.group.allreduce([smallest], { reduceOp: this.pr.ReduceOp.MIN });
+    await this.group.allreduce([largest], { reduceOp: this.pr.ReduceOp.MAX });
+    return smallest.every((bits, at) => bits === largest[at]);
+  }
+}
