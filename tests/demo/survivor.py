@@ -20,7 +20,8 @@ import polyrank as pr
 INPUTS, CLASSES = 65, 10
 WEIGHTS = INPUTS * CLASSES
 BATCH, LEARNING_RATE = 256, 0.05
-PACE_S, PATIENCE_S, PAUSE_S, TIMEOUT_S = 0.06, 3.0, 0.02, 10.0
+PACE_S, PATIENCE_S, PAUSE_S, ERROR_PAUSE_S = 0.06, 3.0, 0.02, 0.1
+TIMEOUT_S, MEETING_S = 10.0, 5.0
 COMPARED_EVERY = 20
 DIGITS = pathlib.Path(__file__).resolve().parents[1] / "data" / "digits.csv"
 
@@ -47,20 +48,28 @@ def survive(url, room, steps):
     trainer = Trainer(group, read_examples(), steps)
     last, expected = None, []
     while expected is not None:
-        number, members = meetings.join(last, expected)
+        number, members, knocks = meetings.join(last, expected)
         rank = [member["id"] for member in members].index(me["id"])
-        knocks, last = meetings.knocks(), number
+        gone, leaves, last = set(), False, number
         print(f"quorum {number}: rank {rank} of {len(members)}", flush=True)
         try:
+            group.set_timeout(MEETING_S)
             group.configure(f"{url.rstrip('/')}/{prefix}/group/{number}", rank, len(members))
+            group.set_timeout(TIMEOUT_S)
             trainer.heal(rank, len(members))
             looks = meetings if rank == 0 else None
             leaving = trainer.train(rank, len(members), looks, knocks)
             gone = {one for one in range(len(members)) if leaving[one]}
+            leaves = rank in gone
+        except pr.RankFailedError as error:
+            gone = {error.rank}
+        except pr.RendezvousTimeoutError as error:
+            gone = set(error.missing_ranks)
         except pr.PolyrankError as error:
-            gone = {error.rank} if isinstance(error, pr.RankFailedError) else set()
-        stays = rank not in gone
-        expected = [it["id"] for at, it in enumerate(members) if at not in gone] if stays else None
+            print(f"quorum {number}: {error}", flush=True)
+            time.sleep(ERROR_PAUSE_S)
+        expected = [it["id"] for at, it in enumerate(members) if at not in gone]
+        expected = None if leaves else expected
     group.abort()
 
 
@@ -72,19 +81,22 @@ class Meetings:
         self.store, self.prefix, self.me = store, prefix, me
 
     def join(self, last, expected):
-        """The number and the members of the next quorum that this rank is in."""
+        """The number and the members of the next quorum that this rank is in, and how often
+        somebody had knocked before it was closed."""
         newest = self.newest()
         number = max(newest, last or 0) + 1
         if last is None and newest > 0:
             expected = [member["id"] for member in self.closed(newest)]
             self.knock()
         elif last is not None and newest > last:
+            expected = [*expected, *(member["id"] for member in self.closed(newest))]
             self.knock()
         while True:
+            knocks = self.knocks()
             self.store.append(self.key(number, "came"), json.dumps(self.me) + "\n")
             members = self.close(number, expected)
             if any(member["id"] == self.me["id"] for member in members):
-                return number, members
+                return number, members, knocks
             self.knock()
             expected, number = [member["id"] for member in members], number + 1
 
@@ -142,13 +154,14 @@ class Trainer:
         self.own_steps = 0
 
     def heal(self, rank, size):
-        """All get the state of the one that is farthest."""
+        """All get the state of the one that has made the most steps."""
         steps = np.zeros(size, np.int32)
         steps[rank] = self.step
         self.group.allreduce([steps]).wait()
-        if steps.min() < steps.max():
-            self.group.broadcast(self.weights, int(steps.argmax())).wait()
-            self.step = int(steps.max())
+        # What comes is kept when it has come as a whole.
+        weights = self.weights.copy()
+        self.group.broadcast(weights, int(steps.argmax())).wait()
+        self.weights, self.step = weights, int(steps.max())
 
     def train(self, rank, size, looks, knocks):
         """Trains until somebody knocks or leaves; who leaves, by rank. Rank 0 `looks` for those."""

@@ -3,8 +3,8 @@
 import type { Change } from "./program";
 import type { Member } from "./quorum";
 
-/** What a change was, a sentence for each part of it. */
-export function describe(change: Change): string[] {
+/** What a change was. */
+export function describe(change: Change): string {
   const { quorum, step, gone, came, heals, pause } = change;
   const { number, members } = quorum;
   const names = (some: readonly Member[]) => some.map(({ name, id }) => `${name} ${id}`).join(", ");
@@ -18,5 +18,6 @@ export function describe(change: Change): string[] {
   const healed = heals.map(({ rank, from }) => `rank ${rank} takes the state of rank ${from}`);
   const ranks = `${members.length} rank${members.length === 1 ? "" : "s"}`;
   const all = [`${ranks} from step ${step} on`, ...parts, ...healed];
-  return [`Quorum ${number}: ${all.join("; ")} (nobody trained for ${Math.round(pause)} ms)`];
+  const after = pause === null ? "" : `, ${Math.round(pause)} ms after the last step`;
+  return `Quorum ${number}: ${all.join("; ")}${after}`;
 }

@@ -1,6 +1,6 @@
 // What each rank of "Kill a rank" does: it trains with whoever is there. When a rank is gone, the
-// others meet anew and go on; one that is new takes the state of the one that is farthest. Runs in
-// a page, a worker or Node; knows nothing of how it is shown.
+// others meet anew and go on with the weights of the one that has made the most steps. Runs in a
+// page, a worker or Node; knows nothing of how it is shown.
 
 import type { ProcessGroup } from "polyrank-web";
 import { descend, fingerprint, gradient, WEIGHTS, type Example } from "../train/model";
@@ -13,6 +13,10 @@ const LEARNING_RATE = 0.05;
 const PACE_MS = 60;
 /** How long a member is missed that lives and does nothing, in milliseconds. */
 const TIMEOUT_MS = 10_000;
+/** How long the members of a new quorum may take to meet: one may have gone meanwhile. */
+const MEETING_MS = 5000;
+/** What errors are followed by, so that one that stays does not fill the store. */
+const PAUSE_MS = 100;
 /** After so many steps it is compared whether all have the same weights. */
 const COMPARED_EVERY = 20;
 
@@ -39,8 +43,8 @@ export interface Change {
   came: Member[];
   /** By rank: who takes its state from whom. */
   heals: { rank: number; from: number }[];
-  /** How long nobody trained, in milliseconds. */
-  pause: number;
+  /** How long this rank has not trained, in milliseconds; none: it had not begun. */
+  pause: number | null;
 }
 
 /** What is told of training. */
@@ -75,23 +79,30 @@ export async function survive(
   });
   const trainer = new Trainer(pr, group, examples, report);
   let [quorum, expected]: [Quorum | null, string[]] = [null, []];
-  while (!wish.leaves) {
-    const began = performance.now();
-    const before = quorum;
-    quorum = await meetings.join(before, expected);
-    const knocks = await meetings.knocks();
-    const { members, rank, number } = quorum;
-    const address = `${ticket.url.replace(/\/$/, "")}/${meetings.place(number)}`;
-    try {
-      await group.configure(address, rank, members.length);
-      await trainer.heal({ quorum, before, began });
-      const hears = async () => rank === 0 && (await meetings.knocks()) !== knocks;
-      expected = await trainer.train(quorum, hears, wish);
-    } catch (error) {
-      expected = survivors(pr, error, members);
+  try {
+    for (;;) {
+      quorum = await meetings.join(quorum, expected);
+      const { members, rank, number, knocks } = quorum;
+      const address = `${ticket.url.replace(/\/$/, "")}/${meetings.place(number)}`;
+      try {
+        group.setTimeout(MEETING_MS);
+        await group.configure(address, rank, members.length);
+        group.setTimeout(TIMEOUT_MS);
+        await trainer.heal(quorum);
+        const hears = async () => rank === 0 && (await meetings.knocks()) !== knocks;
+        const leaving = await trainer.train(quorum, hears, wish);
+        if (leaving.includes(rank)) {
+          return;
+        }
+        expected = members.filter((_, one) => !leaving.includes(one)).map(({ id }) => id);
+      } catch (error) {
+        expected = survivors(pr, error, members);
+        await new Promise((resume) => setTimeout(resume, PAUSE_MS));
+      }
     }
+  } finally {
+    group.abort();
   }
-  group.abort();
 }
 
 /** Those of the members who are not known to be gone. */
@@ -99,8 +110,9 @@ function survivors(pr: Pr, error: unknown, members: readonly Member[]): string[]
   if (!(error instanceof pr.PolyrankError)) {
     throw error;
   }
-  const gone = error instanceof pr.RankFailedError ? error.rank : -1;
-  return members.filter((_, rank) => rank !== gone).map(({ id }) => id);
+  const failed = error instanceof pr.RankFailedError ? [error.rank] : [];
+  const gone = error instanceof pr.RendezvousTimeoutError ? error.missingRanks : failed;
+  return members.filter((_, rank) => !gone.includes(rank)).map(({ id }) => id);
 }
 
 /** What one rank has of the model, and how it goes on with it. */
@@ -108,6 +120,10 @@ class Trainer {
   #weights = new Float32Array(WEIGHTS);
   #step = 0;
   #isSame: boolean | null = null;
+  /** The members who were told of last. */
+  #known: readonly Member[] | null = null;
+  /** When the last step was made. */
+  #trainedAt: number | null = null;
 
   constructor(
     private readonly pr: Pr,
@@ -116,9 +132,8 @@ class Trainer {
     private readonly report: (report: Report) => void,
   ) {}
 
-  /** All get the state of the one that is farthest. */
-  async heal(now: { quorum: Quorum; before: Quorum | null; began: number }): Promise<void> {
-    const { quorum, before, began } = now;
+  /** All get the state of the one that has made the most steps. */
+  async heal(quorum: Quorum): Promise<void> {
     const { members, rank } = quorum;
     const steps = new Int32Array(members.length);
     steps[rank] = this.#step;
@@ -126,31 +141,32 @@ class Trainer {
     const farthest = Math.max(...steps);
     const from = steps.indexOf(farthest);
     const behind = [...steps.keys()].filter((one) => steps[one]! < farthest);
-    if (behind.length > 0) {
-      await this.group.broadcast([this.#weights], { rootRank: from });
-      this.#step = farthest;
-    }
-    this.#isSame = null;
-    const isIn = (some: readonly Member[] | undefined, { id }: Member) =>
-      some?.some((other) => other.id === id) ?? false;
+    // Also where nobody is behind: two that were apart may have made as many steps. What comes is
+    // kept when it has come as a whole.
+    const weights = this.#weights.slice();
+    await this.group.broadcast([weights], { rootRank: from });
+    [this.#weights, this.#step, this.#isSame] = [weights, farthest, null];
+    const [known, trainedAt] = [this.#known, this.#trainedAt];
+    this.#known = members;
+    const isIn = (some: readonly Member[], { id }: Member) => some.some((one) => one.id === id);
     this.report({
       kind: "change",
       quorum,
       step: farthest,
-      gone: (before?.members ?? []).filter((member) => !isIn(members, member)),
+      gone: (known ?? []).filter((member) => !isIn(members, member)),
       // One that is new itself has seen nobody come.
-      came: before ? members.filter((one) => !isIn(before.members, one)) : [members[rank]!],
+      came: known ? members.filter((one) => !isIn(known, one)) : [members[rank]!],
       heals: behind.map((one) => ({ rank: one, from })),
-      pause: performance.now() - began,
+      pause: trainedAt === null ? null : performance.now() - trainedAt,
     });
   }
 
-  /** Trains until somebody knocks or leaves: those who go on. */
+  /** Trains until somebody knocks or leaves: the ranks that leave. */
   async train(
     { members, rank }: Quorum,
     hears: () => Promise<boolean>,
     wish: Wish,
-  ): Promise<string[]> {
+  ): Promise<number[]> {
     const size = members.length;
     for (;;) {
       const began = performance.now();
@@ -167,6 +183,7 @@ class Trainer {
       await this.group.allreduce([sum]);
       descend(this.#weights, sum, batch.length, LEARNING_RATE);
       this.#step += 1;
+      this.#trainedAt = performance.now();
       if (this.#step % COMPARED_EVERY === 0) {
         this.#isSame = await this.#compare();
       }
@@ -177,9 +194,9 @@ class Trainer {
         fingerprint: fingerprint(this.#weights),
         isSame: this.#isSame,
       });
-      const leaving = sum.subarray(WEIGHTS + 2);
-      if (sum[WEIGHTS + 1]! > 0 || leaving.some((one) => one > 0)) {
-        return members.filter((_, one) => leaving[one] === 0).map(({ id }) => id);
+      const leaving = [...members.keys()].filter((one) => sum[WEIGHTS + 2 + one]! > 0);
+      if (sum[WEIGHTS + 1]! > 0 || leaving.length > 0) {
+        return leaving;
       }
       const rest = PACE_MS - (performance.now() - began);
       await new Promise((resume) => setTimeout(resume, Math.max(0, rest)));

@@ -21,6 +21,8 @@ export interface Quorum {
   members: Member[];
   /** Who reads this. */
   rank: number;
+  /** How often somebody had knocked before it was closed: who came too late knocks again. */
+  knocks: number;
 }
 
 /** How long those are waited for who are expected and do not come, in milliseconds. */
@@ -52,14 +54,16 @@ export class Meetings {
       await this.#knock();
     } else if (last !== null && newest > last.number) {
       // Others have met without this one, and shall meet it.
+      awaited = [...expected, ...(await this.#closed(newest)).map(({ id }) => id)];
       await this.#knock();
     }
     for (;;) {
+      const knocks = await this.knocks();
       await this.store.append(this.#key(number, "came"), encode(`${JSON.stringify(this.me)}\n`));
       const members = await this.#close(number, awaited);
       const rank = members.findIndex(({ id }) => id === this.me.id);
       if (rank >= 0) {
-        return { number, members, rank };
+        return { number, members, rank, knocks };
       }
       await this.#knock();
       awaited = members.map(({ id }) => id);

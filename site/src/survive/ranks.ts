@@ -1,7 +1,7 @@
 // The ranks that run in this tab, one worker each, as the page sees them. Knows what workers say;
 // nothing of collectives.
 
-import { onBeforeUnmount, reactive } from "vue";
+import { computed, onBeforeUnmount, reactive } from "vue";
 import { newRoomName, type Ticket } from "../rooms/room";
 import type { News, Order } from "./messages";
 import type { Change, Step } from "./program";
@@ -22,8 +22,9 @@ export interface LocalRank {
 
 /** How many ranks one tab may hold. */
 export const LOCAL_MAX = 8;
-/** How many steps are shown. */
+/** How many steps, and how many quorums, are shown. */
 const SHOWN_STEPS = 2000;
+const SHOWN_CHANGES = 200;
 
 /** The ranks of this tab, and what can be asked of them. */
 export function useRanks() {
@@ -44,13 +45,26 @@ export function useRanks() {
     });
     const one = ranks.at(-1)!;
     workers.set(id, worker);
-    worker.addEventListener("message", ({ data }: MessageEvent<News>) => hear(one, data));
-    worker.addEventListener("error", ({ message }) => hear(one, { kind: "failed", message }));
+    const listen = (news: News) => {
+      hear(one, news);
+      if (one.state === "left" || one.state === "failed") {
+        end(id);
+      }
+    };
+    worker.addEventListener("message", ({ data }: MessageEvent<News>) => listen(data));
+    worker.addEventListener("error", ({ message }) => {
+      listen({ kind: "failed", message: message ?? "its worker did not start" });
+    });
     send(id, { kind: "join", ticket: { ...ticket }, me: { id, name } });
   }
 
   function send(id: string, order: Order): void {
     workers.get(id)?.postMessage(order);
+  }
+
+  function end(id: string): void {
+    workers.get(id)?.terminate();
+    workers.delete(id);
   }
 
   /** Leaves in good order. */
@@ -60,8 +74,7 @@ export function useRanks() {
 
   /** Ends it at once, as closing its tab would: it says nothing to the others. */
   function kill({ id }: LocalRank): void {
-    workers.get(id)?.terminate();
-    workers.delete(id);
+    end(id);
     ranks.splice(
       ranks.findIndex((one) => one.id === id),
       1,
@@ -74,8 +87,12 @@ export function useRanks() {
     ranks.splice(0);
   }
 
+  const isFull = computed(() => {
+    const living = ranks.filter(({ state }) => state === "connecting" || state === "running");
+    return living.length >= LOCAL_MAX;
+  });
   onBeforeUnmount(clear);
-  return { ranks, add, leave, kill, clear };
+  return { ranks, isFull, add, leave, kill, clear };
 }
 
 /** Notes what a rank tells. */
@@ -85,6 +102,9 @@ function hear(one: LocalRank, news: News): void {
       one.state = "running";
       one.change = news;
       one.changes.push(news);
+      one.changes.splice(0, one.changes.length - SHOWN_CHANGES);
+      // What was compared last was of other members.
+      one.step = one.step && { ...one.step, isSame: null };
       break;
     case "step":
       one.step = news;

@@ -89,9 +89,26 @@ test("who comes takes the state of the others, and who leaves takes nothing alon
   await Promise.all(others.map((rank) => rank.trainsWith(2)));
   expect(second.change!.gone.map(({ id }) => id)).toEqual(["first"]);
   expect(second.change!.step).toBeGreaterThan(came.step);
-  expect(describe(second.change!)[0]).toMatch(/^Quorum \d+: 2 ranks from step \d+ on; gone: Node/);
+  expect(describe(second.change!)).toMatch(/^Quorum \d+: 2 ranks from step \d+ on; gone: Node/);
   expect(second.step!.loss).toBeLessThan(alone.loss);
   await Promise.all(others.map((rank) => rank.leave()));
+});
+
+test("two parts that were apart become one, with one state", async ({ store }) => {
+  const room = newRoomName();
+  const prefix = `rooms/${room}/survive`;
+  const shared = await pr.WebSocketStore.connect(store);
+  const one = new Rank(store, room, "one");
+  await one.trainsWith(1);
+  // Somebody has closed the next quorum without it, and trains there.
+  const number = one.change!.quorum.number + 1;
+  const lonely = JSON.stringify([{ id: "lonely", name: "Node" }]);
+  await shared.set(`${prefix}/${number}/closed`, new TextEncoder().encode(lonely));
+  await shared.set(`${prefix}/newest`, new TextEncoder().encode(String(number)));
+  const other = new Rank(store, room, "lonely");
+  await Promise.all([one, other].map((rank) => rank.trainsWith(2)));
+  expect(other.step!.fingerprint).toMatch(/^[0-9a-f]{8}$/);
+  await Promise.all([one.leave(), other.leave()]);
 });
 
 test("all that come at once train together in the end", async ({ store }) => {
