@@ -74,6 +74,11 @@ impl Connection {
         self.admitted.notify_one();
     }
 
+    /// Whether it has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.has_changed().is_ok()
+    }
+
     /// Waits until it has ended.
     pub(crate) async fn ended(mut self) {
         // Nothing is ever sent: this is the end of the sender.

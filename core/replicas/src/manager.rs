@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use polyrank::ProcessGroup;
-use polyrank::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
+use polyrank::store::is_interrupted;
 
 use crate::average;
 use crate::error::ManagerError;
@@ -21,6 +21,8 @@ use crate::state::{Model, StateError, of_functions};
 /// How long rank 0 of a replica of several ranks waits for the others when it leaves: less than a
 /// launcher waits for who is told to end, which is 5 s for `polyrank run`.
 const RANKS_LIMIT: Duration = Duration::from_secs(3);
+/// How often it is looked, while a manager leaves, whether those are done that are waited for.
+const LEAVING_PAUSE: Duration = Duration::from_millis(5);
 
 /// What is asked of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,7 +405,7 @@ impl Manager {
         while is_awaited && !thread.is_finished() {
             // It may have begun to make the group just now.
             self.shared.abort_running();
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(LEAVING_PAUSE);
         }
         if is_awaited {
             // A panic has been printed by the thread itself.
@@ -430,10 +432,10 @@ impl Manager {
             && is_orderly
         {
             let (own, began) = (i64::from(self.shared.options.rank()), Instant::now());
-            while !manager.wait_for_ranks(own, INTERRUPT_CHECK_INTERVAL)
-                && began.elapsed() < RANKS_LIMIT
-                && !is_interrupted()
-            {}
+            let is_early = || began.elapsed() < RANKS_LIMIT && !is_interrupted();
+            while manager.has_other_ranks(own) && is_early() {
+                thread::sleep(LEAVING_PAUSE);
+            }
         }
         drop(servers);
         ended

@@ -148,11 +148,10 @@ impl ManagerServer {
         self.silence.notify_one();
     }
 
-    /// Waits until the ranks of the replica that have asked are gone, but for `own`; whether they
-    /// are.
+    /// Whether ranks of the replica that have asked for a quorum are there, besides `own`.
     #[must_use]
-    pub fn wait_for_ranks(&self, own: i64, limit: Duration) -> bool {
-        self.ranks.wait_for_end(own, limit)
+    pub fn has_other_ranks(&self, own: i64) -> bool {
+        self.ranks.has_others(own)
     }
 
     /// Where others reach it.
