@@ -4,16 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as pr from "polyrank";
-
-const inGroups = async (size, run) => {
-  const store = new pr.HashStore();
-  const ranks = Array.from({ length: size }, async (_, rank) => {
-    const group = await pr.ProcessGroup.join(store, rank, size);
-    await run(group, rank);
-    await group.shutdown();
-  });
-  await Promise.all(ranks);
-};
+import { inGroups } from "./support/groups.js";
 
 /** What is left of numbers that travel as `bf16`, which these have at most 16 more bits than. */
 const rounded = (numbers) => {

@@ -4,16 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as pr from "polyrank";
-
-const inGroups = async (size, run) => {
-  const store = new pr.HashStore();
-  const ranks = Array.from({ length: size }, async (_, rank) => {
-    const group = await pr.ProcessGroup.join(store, rank, size);
-    await run(group, rank);
-    await group.shutdown();
-  });
-  await Promise.all(ranks);
-};
+import { inGroups } from "./support/groups.js";
 
 for (const size of [1, 2, 3, 5]) {
   test(`entries of ${size} ranks are summed by their places`, async () => {

@@ -4,6 +4,7 @@
 
 import type { ProcessGroup } from "polyrank-web";
 import { descend, fingerprint, gradient, WEIGHTS, type Example } from "../train/model";
+import { isSameEverywhere } from "../train/program";
 import type { Pr, Ticket } from "../rooms/room";
 import { Meetings, type Member, type Quorum } from "./quorum";
 
@@ -185,7 +186,7 @@ class Trainer {
       this.#step += 1;
       this.#trainedAt = performance.now();
       if (this.#step % COMPARED_EVERY === 0) {
-        this.#isSame = await this.#compare();
+        this.#isSame = await isSameEverywhere(this.pr, this.#weights, this.group);
       }
       this.report({
         kind: "step",
@@ -201,14 +202,5 @@ class Trainer {
       const rest = PACE_MS - (performance.now() - began);
       await new Promise((resume) => setTimeout(resume, Math.max(0, rest)));
     }
-  }
-
-  /** Whether every rank holds the same bits. */
-  async #compare(): Promise<boolean> {
-    const smallest = new Uint32Array(this.#weights.slice().buffer);
-    const largest = smallest.slice();
-    await this.group.allreduce([smallest], { reduceOp: this.pr.ReduceOp.MIN });
-    await this.group.allreduce([largest], { reduceOp: this.pr.ReduceOp.MAX });
-    return smallest.every((bits, at) => bits === largest[at]);
   }
 }

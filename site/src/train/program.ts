@@ -2,6 +2,7 @@
 // adds it up with the others', and takes the same step as they do. Runs in a page, a worker or
 // Node; knows nothing of how the loss is shown.
 
+import type { ProcessGroup } from "polyrank-web";
 import type { Pr } from "../rooms/room";
 import { countRight, descend, fingerprint, gradient, WEIGHTS, type Example } from "./model";
 
@@ -74,11 +75,18 @@ export async function train(
   }
 }
 
-/** Whether every rank holds these bits: their smallest and largest pattern are then equal. */
-async function isSameEverywhere(pr: Pr, weights: Float32Array): Promise<boolean> {
+/**
+ * Whether every rank of the group, the default one if none is given, holds these bits: their
+ * smallest and largest pattern are then equal.
+ */
+export async function isSameEverywhere(
+  pr: Pr,
+  weights: Float32Array,
+  group: ProcessGroup | null = null,
+): Promise<boolean> {
   const smallest = new Uint32Array(weights.slice().buffer);
   const largest = smallest.slice();
-  await pr.allReduce(smallest, { op: pr.ReduceOp.MIN });
-  await pr.allReduce(largest, { op: pr.ReduceOp.MAX });
+  await pr.allReduce(smallest, { op: pr.ReduceOp.MIN, group });
+  await pr.allReduce(largest, { op: pr.ReduceOp.MAX, group });
   return smallest.every((bits, at) => bits === largest[at]);
 }
