@@ -212,14 +212,18 @@ fn way_to(address: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
             for (from, into) in ways {
                 let (mut from, mut into, now) = (from.unwrap(), into.unwrap(), generation.clone());
                 thread::spawn(move || {
+                    let is_there = || now.load(Ordering::SeqCst) == made;
                     let mut bytes = [0; 4096];
                     while let Ok(count @ 1..) = from.read(&mut bytes) {
-                        let is_there = now.load(Ordering::SeqCst) == made;
-                        if is_there && into.write_all(&bytes[..count]).is_err() {
+                        if is_there() && into.write_all(&bytes[..count]).is_err() {
                             return;
                         }
                     }
-                    drop(into.shutdown(Shutdown::Both));
+                    // Nobody hears of the end of one that has vanished.
+                    match is_there() {
+                        true => drop(into.shutdown(Shutdown::Both)),
+                        false => std::mem::forget(into),
+                    }
                 });
             }
         }
