@@ -99,8 +99,13 @@ fn the_job_begins_when_there_are_enough_nodes_and_nobody_else_comes() {
 fn failures_count_as_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let script = until(&folder.path().join("end"));
-    // With two nodes, rank 1 fails.
-    let script = script.replace("; until", "; [ $RANK = 1 ] && exit 5; until");
+    // With two nodes, rank 1 fails as soon as rank 0, which is stopped then, has written its line.
+    let said = format!("{}/$TORCHELASTIC_RESTART_COUNT", folder.path().display());
+    let failure = format!(
+        "; [ $WORLD_SIZE = 2 ] && [ $RANK = 0 ] && : > {said}; \
+         [ $RANK = 1 ] && {{ until [ -e {said} ]; do sleep 0.02; done; exit 5; }}; until"
+    );
+    let script = script.replace("; until", &failure);
     let port = HeldPort::new();
     let words = ["--nnodes=1:2", "--max-restarts=1", "sh", "-c", &script];
     let first = Running::of(node(&port, true, "0.1", &words));

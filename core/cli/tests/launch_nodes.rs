@@ -119,9 +119,14 @@ fn a_failure_ends_the_other_nodes_with_its_exit_code() {
 #[test]
 fn a_node_whose_ranks_ended_well_waits_for_the_others() {
     // Restarts need all nodes, so one that is done may have to start its ranks again.
-    let script = "echo $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; \
-                  [ $RANK = 0 ] && exit 0; sleep 1; exit 3";
-    let words = ["--max-restarts", "1", "sh", "-c", script];
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "echo $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; \
+         [ $RANK = 0 ] && {{ : > {done}; exit 0; }}; \
+         until [ -e {done} ]; do sleep 0.02; done; exit 3",
+        done = folder.path().join("done").display()
+    );
+    let words = ["--max-restarts", "1", "sh", "-c", &script];
     let outputs = both(&words, &words);
     assert!(outputs.iter().all(|output| output.status.code() == Some(0)), "{outputs:?}");
     let expected = [0, 0, 1, 1].map(|rank| format!("[rank {rank}] {rank}"));
