@@ -75,7 +75,7 @@ pub(super) trait GroupProgress: Send + Sync {
     /// Gives memory back to the system that an idle group does not need.
     fn release_idle_memory(&self);
 
-    /// Notes whether the background thread drives it.
+    /// Notes whether the background thread drives it, or sleeps until something arrives for it.
     fn set_driven_in_background(&self, is_driven: bool);
 
     /// Whether somebody is to be told of the end of what is in flight, and no thread waits for it.
@@ -410,6 +410,7 @@ impl Entry {
         if are_many && is_quiet && !std::mem::replace(&mut self.has_rested, true) {
             group.release_idle_memory();
         }
+        group.set_driven_in_background(true);
         GroupActivity::Idle(group.background_interests(interests))
     }
 

@@ -59,7 +59,9 @@ pub struct Driver {
     busy: AtomicBool,
     /// Whether there was more to do, without waiting for anybody, when it was last released.
     unfinished: AtomicBool,
-    /// Whether the background thread drives it.
+    /// Whether it has to be looked after although nothing is in flight.
+    watched: AtomicBool,
+    /// Whether the background thread drives it, or sleeps until something arrives for it.
     driven_in_background: AtomicBool,
     /// Whether somebody is to be told of the end of what is in flight, and does not wait for it.
     is_urgent: AtomicBool,
@@ -68,6 +70,9 @@ pub struct Driver {
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// How often it was left to the background thread.
+    #[cfg(test)]
+    left_to_background: AtomicUsize,
     /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
     before_telling: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -103,11 +108,14 @@ impl Driver {
             turned: Condvar::new(),
             busy: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
             driven_in_background: AtomicBool::new(false),
             is_urgent: AtomicBool::new(false),
             brief_polls: Mutex::new(handover::brief_polls()),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
+            #[cfg(test)]
+            left_to_background: AtomicUsize::new(0),
             #[cfg(test)]
             before_telling: OnceLock::new(),
         });
@@ -159,8 +167,8 @@ impl Driver {
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let done = self.wait_in_turn(completion, until);
         let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
-        if left == 0 && self.is_busy() {
-            self.hand_to_background();
+        if left == 0 {
+            self.leave_to_background();
         }
         done
     }
@@ -301,9 +309,8 @@ impl Driver {
                 Progress { moved: true, unfinished: true }
             }),
         };
-        if waiting != WaitIntent::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0
-        {
-            self.hand_to_background();
+        if waiting != WaitIntent::Soon || completion.is_done() {
+            self.leave_to_background();
         }
         DeferredCompletions { driver: self, finished }
     }
@@ -322,9 +329,7 @@ impl Driver {
             return;
         }
         self.turn_once(&mut Vec::new(), change);
-        if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-            self.hand_to_background();
-        }
+        self.leave_to_background();
     }
 
     /// Makes a change, moves what can be moved and settles the operations that are over. Returns
@@ -376,6 +381,7 @@ impl Driver {
             self.is_urgent.store(false, Ordering::SeqCst);
         }
         self.unfinished.store(progress.unfinished, Ordering::SeqCst);
+        self.watched.store(executor.is_watched(), Ordering::SeqCst);
         drop(executor);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened in `act`, or have changed.
@@ -525,6 +531,12 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn set_before_telling(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.before_telling.set(Box::new(hook));
+    }
+
+    /// How often it was left to the background thread so far.
+    #[cfg(test)]
+    pub(super) fn times_left_to_background(&self) -> usize {
+        self.left_to_background.load(Ordering::SeqCst)
     }
 
     /// Whether the leader sleeps, or is about to.

@@ -53,6 +53,7 @@ impl Driver {
         // Frames must not wait for the end of a loop of small calls, nor those that woke others.
         drop(executor);
         self.turn(&mut deferred_completions.finished, |_, _| {});
+        self.leave_to_background();
         (attempt, deferred_completions)
     }
 
@@ -76,8 +77,8 @@ impl Driver {
                 // The thread that moved the frames knows whether there is more to do.
                 Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
             });
-            if checks_frames && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-                self.hand_to_background();
+            if checks_frames {
+                self.leave_to_background();
             }
         }
         (sent, deferred_completions)
@@ -105,9 +106,7 @@ impl Driver {
                 Progress { moved: true, unfinished: true }
             });
             // Other frames that came meanwhile must not wait for the next call.
-            if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-                self.hand_to_background();
-            }
+            self.leave_to_background();
         }
         (sender, deferred_completions)
     }

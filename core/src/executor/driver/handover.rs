@@ -48,9 +48,7 @@ impl Driver {
             }
         }
         self.is_urgent.store(true, Ordering::SeqCst);
-        if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-            self.hand_to_background();
-        }
+        self.leave_to_background();
     }
 
     /// Moves what is in flight for up to `limit`, without a sleep, unless another thread does.
@@ -102,8 +100,8 @@ impl Driver {
         drop(turn);
         let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
         let is_done = completion.is_done();
-        if is_done && left == 0 && self.is_busy() {
-            self.hand_to_background();
+        if is_done && left == 0 {
+            self.leave_to_background();
         }
         is_done
     }
@@ -128,8 +126,24 @@ impl Driver {
         self.brief_polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sees to it, unless a thread of the user waits, that the background thread hears of what
+    /// arrives from now on: this thread may have taken the event that would have woken that one.
+    pub(super) fn leave_to_background(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        if self.is_busy() || self.watched.load(Ordering::SeqCst) {
+            self.hand_to_background();
+        } else if self.driven_in_background.load(Ordering::SeqCst) {
+            // It sleeps since the group was quiet; it looks again at times now that it is not.
+            self.background.request_check();
+        }
+    }
+
     /// Asks the background thread to drive it.
-    pub(super) fn hand_to_background(&self) {
+    fn hand_to_background(&self) {
+        #[cfg(test)]
+        self.left_to_background.fetch_add(1, Ordering::SeqCst);
         let is_urgent = self.is_urgent.load(Ordering::SeqCst);
         let is_in_grace = self.background.is_in_grace();
         if is_in_grace && !is_urgent {

@@ -11,6 +11,8 @@ use super::network::Random;
 use super::world::{memory, values};
 use crate::completion::{Completion, WaitIntent};
 use crate::executor::Driver;
+use crate::executor::background::GroupProgress as _;
+use crate::executor::windows::GoneRanks;
 use crate::generated::error::Error;
 use crate::spin::SpinPolicy;
 use crate::wire::abort::Abort;
@@ -101,6 +103,29 @@ fn a_callback_that_issues_the_next_operation_is_not_run_within_the_one_before() 
     // An operation that is done when it is issued has its callback run immediately.
     let deepest = depths.map(|depth| depth.deepest.load(Ordering::Relaxed));
     assert!(deepest.iter().all(|&deepest| deepest < LENGTH as usize / 4), "{deepest:?}");
+}
+
+#[test]
+fn who_looks_out_for_accesses_still_does_when_a_wait_has_ended() {
+    for drivers in groups(2) {
+        drivers.iter().for_each(|driver| driver.open_window(1, Arc::new(GoneRanks::new(2))));
+        for (sequence, waiting) in (1..).zip([WaitIntent::Soon, WaitIntent::Later]) {
+            let left = on_threads(&drivers, |rank, driver| {
+                // The second one comes when the first one waits, which then moves it to its end.
+                while rank == 1 && !drivers[0].has_waiters() {
+                    thread::yield_now();
+                }
+                let operation = allreduce(rank, 2, sequence, &memory([1]));
+                let completion = operation.completion.clone();
+                drop(driver.submit(operation, waiting));
+                let before = driver.times_left_to_background();
+                wait(driver, &completion);
+                driver.times_left_to_background() - before
+            });
+            // What has ended may have taken the event that would have woken the background.
+            assert!(!drivers[0].is_busy() && left[0] > 0);
+        }
+    }
 }
 
 #[test]
