@@ -32,7 +32,7 @@ use crate::waiting::wait_on;
 /// All ranks of a group call the same collectives in the same order; a disagreement raises
 /// `CollectiveMismatchError` on every rank. Methods that take time return a `Work`. When an
 /// operation fails or passes its deadline, the group is broken until it is made anew.
-#[pyclass(frozen, weakref, module = "polyrank")]
+#[pyclass(frozen, subclass, weakref, module = "polyrank")]
 pub(crate) struct ProcessGroup {
     pub(crate) inner: polyrank::ProcessGroup,
     /// How many prepared operations there are: each keeps this object, and a handle of core's of
@@ -41,6 +41,22 @@ pub(crate) struct ProcessGroup {
     /// Whether nobody else has the group.
     is_alone: DecisionOfRun,
 }
+
+/// A group that does what another one does, which it wraps.
+#[pyclass(frozen, subclass, extends = ProcessGroup, module = "polyrank")]
+pub(crate) struct ProcessGroupWrapper;
+
+/// A group whose operations never raise, around another one.
+#[pyclass(frozen, subclass, extends = ProcessGroup, module = "polyrank")]
+pub(crate) struct ErrorSwallowingProcessGroupWrapper;
+
+/// The group of a manager, for what takes a group and knows no manager.
+#[pyclass(frozen, subclass, extends = ProcessGroup, module = "polyrank")]
+pub(crate) struct ManagedProcessGroup;
+
+/// A group whose other ranks do not exist.
+#[pyclass(frozen, subclass, extends = ProcessGroup, module = "polyrank")]
+pub(crate) struct ProcessGroupDummy;
 
 /// Stands for a group that this process is not a member of.
 #[pyclass(frozen, module = "polyrank")]
@@ -244,17 +260,21 @@ impl MadeByCore for Store {
     }
 }
 
-macro_rules! stores {
-    ($($class:ident),*) => {$(
+macro_rules! derived {
+    ($base:ident: $($class:ident),*) => {$(
         impl MadeByCore for $class {
             fn made_of(py: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
-                Ok(Store::made_of(py, answer)?.add_subclass($class))
+                Ok($base::made_of(py, answer)?.add_subclass($class))
             }
         }
     )*};
 }
 
-stores!(HashStore, FileStore, PrefixStore, TCPStore, WebSocketStore);
+derived!(Store: HashStore, FileStore, PrefixStore, TCPStore, WebSocketStore);
+derived!(
+    ProcessGroup: ProcessGroupWrapper, ErrorSwallowingProcessGroupWrapper, ManagedProcessGroup,
+    ProcessGroupDummy
+);
 
 pub(crate) fn unexpected(answer: &Answer) -> PyErr {
     PyTypeError::new_err(format!("core made {answer:?}, which is not an object of this class"))

@@ -14,6 +14,10 @@ export {
   TCPStore,
   WebSocketStore,
   Window,
+  ProcessGroupWrapper,
+  ErrorSwallowingProcessGroupWrapper,
+  ManagedProcessGroup,
+  ProcessGroupDummy,
 } from "./classes.js";
 export {
   DType,

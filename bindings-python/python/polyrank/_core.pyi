@@ -45,6 +45,7 @@ __all__ = [
     "DistStoreError",
     "DuplicateBackendError",
     "DuplicateGroupError",
+    "ErrorSwallowingProcessGroupWrapper",
     "FileStore",
     "Future",
     "GatherOptions",
@@ -55,6 +56,7 @@ __all__ = [
     "InvalidGroupError",
     "InvalidTypeError",
     "LighthouseServer",
+    "ManagedProcessGroup",
     "Manager",
     "ManagerFailedError",
     "ManagerState",
@@ -77,6 +79,8 @@ __all__ = [
     "PrefixStore",
     "PreparedOperation",
     "ProcessGroup",
+    "ProcessGroupDummy",
+    "ProcessGroupWrapper",
     "QueueEmptyError",
     "QuorumError",
     "RankFailedError",
@@ -1588,7 +1592,7 @@ class PreparedOperation:
         """
 
 
-@final
+@disjoint_base
 class ProcessGroup:
     """A group of processes (ranks) that communicate by collective operations.
 
@@ -3031,6 +3035,82 @@ class Future:
         """Calls `callback` with this future when it is done."""
     def __new__(cls, source: Never) -> Self: ...
     def __await__(self) -> Generator[Any, None, Any]: ...
+
+
+class ProcessGroupWrapper(ProcessGroup):
+    """A group that does what another one does, which it wraps: a place for programs to change that.
+
+    It has the members of the other one, also when those are replaced, of whichever it is asked.
+    """
+
+    @property
+    def parent(self) -> ProcessGroup:
+        """The group that was wrapped."""
+    def __new__(cls, pg: ProcessGroup) -> Self:
+        """Wraps a group."""
+
+
+class ErrorSwallowingProcessGroupWrapper(ProcessGroup):
+    """A group whose operations never raise, around another one: torchft's
+    `ErrorSwallowingProcessGroupWrapper`.
+
+    The first failure is kept, and `error` says it. Operations after it are not run: they end well,
+    with tensors as they were given, until the members are replaced by `configure` or `reconfigure`.
+    A call that cannot be run whoever the members are, as one with a wrong argument, raises as
+    always. So does an operation that returns something else than tensors, as those on objects do.
+
+    Other ranks are told nothing: they wait for an operation that is not run here up to its limit,
+    unless what has failed failed for them, too.
+    """
+
+    @property
+    def parent(self) -> ProcessGroup:
+        """The group that was wrapped, which raises."""
+    def __new__(cls, pg: ProcessGroup) -> Self:
+        """Wraps a group."""
+    def error(self) -> str | None:
+        """What failed first since the group has its members; none if nothing has."""
+    def report_error(self, error: str) -> None:
+        """Something has failed that the program noticed by itself: no operation is run any more, as if
+        one had failed.
+        """
+
+
+class ManagedProcessGroup(ProcessGroup):
+    """The group of a manager, for what takes a group and knows no manager: torchft's
+    `ManagedProcessGroup`.
+
+    Its allreduces are the manager's: a rank that does not participate contributes nothing, averages
+    are those of the participants, and none raises. They may be called while the quorum comes. Other
+    operations are the group's, after `wait_quorum`, and what they fail with is reported to the
+    manager. They are no part of the vote: wait for them before it. Between two steps, and after the
+    manager has left, they raise.
+    """
+
+    @property
+    def parent(self) -> ProcessGroup:
+        """The group of the manager, which raises."""
+    def __new__(cls, manager: Manager) -> Self:
+        """Wraps the group of a manager."""
+    def size(self) -> int:
+        """How many replicas participate in this step, as `Manager.num_participants` says. Waits for the
+        quorum.
+        """
+    def error(self) -> str | None:
+        """Why this step is not committed, as far as is known; none if nothing has failed."""
+
+
+class ProcessGroupDummy(ProcessGroup):
+    """A group whose other ranks do not exist: operations end at once, as if those had contributed
+    nothing. For a place that must have a group, where nothing is to be sent: torchft's
+    `ProcessGroupDummy`.
+    """
+
+    @property
+    def configure_count(self) -> int:
+        """How often `configure` was called, which changes nothing."""
+    def __new__(cls, rank: SupportsIndex = 0, world: SupportsIndex = 1) -> Self:
+        """Makes one."""
 
 default_pg_timeout: timedelta
 """Default limit of a group's operations: 30 min."""

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
-    DeviceMesh, FileStore, HashStore, LighthouseServer, MadeByCore, Manager, NonGroupMember,
-    PrefixStore, ProcessGroup, Store, TCPStore, Topology, WebSocketStore, Window,
+    DeviceMesh, ErrorSwallowingProcessGroupWrapper, FileStore, HashStore, LighthouseServer,
+    MadeByCore, ManagedProcessGroup, Manager, NonGroupMember, PrefixStore, ProcessGroup,
+    ProcessGroupDummy, ProcessGroupWrapper, Store, TCPStore, Topology, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
 
@@ -81,6 +82,12 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     }
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
+        "ProcessGroupWrapper" => made::<ProcessGroupWrapper>(py, object),
+        "ErrorSwallowingProcessGroupWrapper" => {
+            made::<ErrorSwallowingProcessGroupWrapper>(py, object)
+        }
+        "ManagedProcessGroup" => made::<ManagedProcessGroup>(py, object),
+        "ProcessGroupDummy" => made::<ProcessGroupDummy>(py, object),
         "Window" => made::<Window>(py, object),
         "LighthouseServer" => made::<LighthouseServer>(py, object),
         "Manager" => made::<Manager>(py, object),

@@ -11,7 +11,9 @@ use pyo3::types::{PyRange, PyType};
 
 use super::buffer;
 use super::dlpack::{self, ExchangeTable};
-use crate::classes::{DeviceMesh, Future, NonGroupMember, P2POp, ProcessGroup, Store, Work};
+use crate::classes::{
+    DeviceMesh, Future, Manager, NonGroupMember, P2POp, ProcessGroup, Store, Work,
+};
 use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
@@ -133,6 +135,8 @@ fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
         &["P2POp"]
     } else if object.is_instance_of::<DeviceMesh>() {
         &["DeviceMesh"]
+    } else if object.is_instance_of::<Manager>() {
+        &["Manager"]
     } else {
         &[]
     }

@@ -3130,6 +3130,121 @@ impl Future {
 }
 
 #[pymethods]
+impl ProcessGroupWrapper {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("PROCESS_GROUP_WRAPPER_NEW", positional, keywords)
+    }
+
+    /// The group that was wrapped.
+    #[getter(parent)]
+    fn get_parent<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "PROCESS_GROUP_WRAPPER_PARENT")
+    }
+}
+
+#[pymethods]
+impl ErrorSwallowingProcessGroupWrapper {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW", positional, keywords)
+    }
+
+    /// What failed first since the group has its members; none if nothing has.
+    #[pyo3(name = "error", signature = ())]
+    fn py_error<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(
+            slf.as_any(),
+            "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR",
+            positional,
+            keywords,
+        )
+    }
+
+    /// Something has failed that the program noticed by itself: no operation is run any more, as if
+    /// one had failed.
+    #[pyo3(name = "report_error", signature = (*positional, **keywords), text_signature = "($self, error)")]
+    fn py_report_error<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(
+            slf.as_any(),
+            "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR",
+            positional,
+            keywords,
+        )
+    }
+
+    /// The group that was wrapped, which raises.
+    #[getter(parent)]
+    fn get_parent<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_PARENT")
+    }
+}
+
+#[pymethods]
+impl ManagedProcessGroup {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("MANAGED_PROCESS_GROUP_NEW", positional, keywords)
+    }
+
+    /// How many replicas participate in this step, as `Manager.num_participants` says. Waits for the
+    /// quorum.
+    #[pyo3(name = "size", signature = ())]
+    fn py_size<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGED_PROCESS_GROUP_SIZE", positional, keywords)
+    }
+
+    /// Why this step is not committed, as far as is known; none if nothing has failed.
+    #[pyo3(name = "error", signature = ())]
+    fn py_error<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "MANAGED_PROCESS_GROUP_ERROR", positional, keywords)
+    }
+
+    /// The group of the manager, which raises.
+    #[getter(parent)]
+    fn get_parent<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "MANAGED_PROCESS_GROUP_PARENT")
+    }
+}
+
+#[pymethods]
+impl ProcessGroupDummy {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        convert::construct("PROCESS_GROUP_DUMMY_NEW", positional, keywords)
+    }
+
+    /// How often `configure` was called, which changes nothing.
+    #[getter(configure_count)]
+    fn get_configure_count<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "PROCESS_GROUP_DUMMY_CONFIGURE_COUNT")
+    }
+}
+
+#[pymethods]
 impl DType {
     #[classattr]
     #[pyo3(name = "bool")]
@@ -3200,5 +3315,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Window>()?;
     module.add_class::<Work>()?;
     module.add_class::<Future>()?;
+    module.add_class::<ProcessGroupWrapper>()?;
+    module.add_class::<ErrorSwallowingProcessGroupWrapper>()?;
+    module.add_class::<ManagedProcessGroup>()?;
+    module.add_class::<ProcessGroupDummy>()?;
     Ok(())
 }

@@ -1138,3 +1138,94 @@ export class WebSocketStore extends Store {
   }
 }
 register("WebSocketStore", WebSocketStore, ["WebSocketStore", "Store"]);
+
+const PROCESS_GROUP_WRAPPER_NEW = { key: "PROCESS_GROUP_WRAPPER_NEW", name: "new", required: 1 };
+
+/** A group that does what another one does, which it wraps: a place for programs to change that. */
+export class ProcessGroupWrapper extends ProcessGroup {
+  constructor(...given) {
+    const handle = given[0] === MADE ? given[1] : calls.make(PROCESS_GROUP_WRAPPER_NEW, given);
+    super(MADE, handle);
+  }
+
+  get parent() {
+    return calls.invoke({ key: "PROCESS_GROUP_WRAPPER_PARENT", required: 0 }, this, []);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "ProcessGroupWrapper";
+  }
+}
+register("ProcessGroupWrapper", ProcessGroupWrapper, ["ProcessGroupWrapper", "ProcessGroup"]);
+
+const ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW = { key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW", name: "new", required: 1 };
+const ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR = { key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR", name: "error", required: 0 };
+const ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR = { key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR", name: "reportError", required: 1, gives: "nothing" };
+
+/** A group whose operations never raise, around another one: torchft's `ErrorSwallowingProcessGroupWrapper`. */
+export class ErrorSwallowingProcessGroupWrapper extends ProcessGroup {
+  constructor(...given) {
+    const handle = given[0] === MADE ? given[1] : calls.make(ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW, given);
+    super(MADE, handle);
+  }
+
+  get parent() {
+    return calls.invoke({ key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_PARENT", required: 0 }, this, []);
+  }
+
+  error(...given) {
+    return calls.invoke(ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR, this, given);
+  }
+
+  reportError(...given) {
+    return calls.invoke(ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "ErrorSwallowingProcessGroupWrapper";
+  }
+}
+register("ErrorSwallowingProcessGroupWrapper", ErrorSwallowingProcessGroupWrapper, ["ErrorSwallowingProcessGroupWrapper", "ProcessGroup"]);
+
+const MANAGED_PROCESS_GROUP_NEW = { key: "MANAGED_PROCESS_GROUP_NEW", name: "new", required: 1 };
+const MANAGED_PROCESS_GROUP_ERROR = { key: "MANAGED_PROCESS_GROUP_ERROR", name: "error", required: 0 };
+
+/** The group of a manager, for what takes a group and knows no manager: torchft's `ManagedProcessGroup`. */
+export class ManagedProcessGroup extends ProcessGroup {
+  constructor(...given) {
+    const handle = given[0] === MADE ? given[1] : calls.make(MANAGED_PROCESS_GROUP_NEW, given);
+    super(MADE, handle);
+  }
+
+  get parent() {
+    return calls.invoke({ key: "MANAGED_PROCESS_GROUP_PARENT", required: 0 }, this, []);
+  }
+
+  error(...given) {
+    return calls.invoke(MANAGED_PROCESS_GROUP_ERROR, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "ManagedProcessGroup";
+  }
+}
+register("ManagedProcessGroup", ManagedProcessGroup, ["ManagedProcessGroup", "ProcessGroup"]);
+
+const PROCESS_GROUP_DUMMY_NEW = { key: "PROCESS_GROUP_DUMMY_NEW", name: "new", required: 0 };
+
+/** A group whose other ranks do not exist: operations end at once, as if those had contributed nothing. For a place that must have a group, where nothing is to be sent: torchft's `ProcessGroupDummy`. */
+export class ProcessGroupDummy extends ProcessGroup {
+  constructor(...given) {
+    const handle = given[0] === MADE ? given[1] : calls.make(PROCESS_GROUP_DUMMY_NEW, given);
+    super(MADE, handle);
+  }
+
+  get configureCount() {
+    return calls.invoke({ key: "PROCESS_GROUP_DUMMY_CONFIGURE_COUNT", required: 0 }, this, []);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "ProcessGroupDummy";
+  }
+}
+register("ProcessGroupDummy", ProcessGroupDummy, ["ProcessGroupDummy", "ProcessGroup"]);

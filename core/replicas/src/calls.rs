@@ -131,7 +131,7 @@ impl ReplicaManager for Manager {
     }
 
     fn allreduce(&self, tensors: Vec<Tensor>, op: ReduceOp, is_coalesced: bool) -> Result<Work> {
-        Ok(self.allreduce_work(tensors, op, is_coalesced)?)
+        Ok(self.shared.allreduce_work(tensors, op, is_coalesced)?)
     }
 
     fn should_commit(&self, timeout: Option<Duration>) -> Result<bool> {
@@ -173,6 +173,10 @@ impl ReplicaManager for Manager {
 
     fn replicas(&self) -> Vec<String> {
         Manager::replicas(self)
+    }
+
+    fn managed_group(&self) -> ProcessGroup {
+        Manager::managed_group(self)
     }
 
     fn group(&self) -> &ProcessGroup {

@@ -85,6 +85,7 @@ mod average;
 pub mod calls;
 mod error;
 pub mod local_sgd;
+mod managed_group;
 mod manager;
 mod operations;
 mod options;

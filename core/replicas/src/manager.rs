@@ -308,21 +308,21 @@ impl Manager {
     /// The step cannot be committed: what the program noticed by itself. The other replicas do not
     /// wait for this one. Between two steps it is only logged.
     pub fn report_error(&self, error: impl fmt::Display) {
-        self.shared.report(None, ManagerError::Reported(error.to_string()));
+        // Between two steps it is said in the log.
+        let _ = self.shared.report_error(error.to_string());
     }
 
     /// Why this step is not committed, as far as is known.
     #[must_use]
     pub fn errored(&self) -> Option<ManagerError> {
-        self.shared.lock().error.clone()
+        self.shared.errored()
     }
 
     /// How many replicas participate in this step: by what averages are divided. Waits for the
     /// quorum; 0 if there is none.
     #[must_use]
     pub fn num_participants(&self) -> u32 {
-        let state = self.shared.settled();
-        if matches!(state.phase, Phase::Failed(_)) { 0 } else { state.membership.participants }
+        self.shared.num_participants()
     }
 
     /// The number of this replica among those that participate; none if it does not, as a spare

@@ -204,35 +204,6 @@ impl Manager {
         })
     }
 
-    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. Until
-    /// there is a quorum the operation waits in a queue, not the caller.
-    pub(crate) fn allreduce_work(
-        &self,
-        tensors: Vec<Tensor>,
-        op: ReduceOp,
-        is_coalesced: bool,
-    ) -> Result<Work, ManagerError> {
-        let shared = &self.shared;
-        shared.check_reduction(op, &kinds_of(&tensors))?;
-        let mut state = shared.lock();
-        if !state.is_on_its_way() {
-            drop(state);
-            return Ok(shared.reduce_any(tensors, op, is_coalesced)?.into_work());
-        }
-        let (work, end) = Work::ending_with("allreduce", shared.group.identity());
-        if state.is_closed {
-            return Ok(work);
-        }
-        state.works.push_back(work.clone());
-        state.queued.push_back(Box::new(move |shared| {
-            // What was wrong with it has been reported.
-            if let Ok(managed) = shared.reduce_any(tensors, op, is_coalesced) {
-                managed.into_work().on_end(move || drop(end));
-            }
-        }));
-        Ok(work)
-    }
-
     /// Any operation of the group, as part of this step: `begin` issues it. It is not called if
     /// anything has failed in this step. What a rank contributes that does not participate is up to
     /// the program: [`Manager::is_participating`].
@@ -265,6 +236,34 @@ fn kinds_of(tensors: &[Tensor]) -> Vec<(DType, Device)> {
 }
 
 impl Shared {
+    /// As [`Manager::allreduce_async`], as a work that ends well whatever becomes of it. Until
+    /// there is a quorum the operation waits in a queue, not the caller.
+    pub(crate) fn allreduce_work(
+        self: &Arc<Self>,
+        tensors: Vec<Tensor>,
+        op: ReduceOp,
+        is_coalesced: bool,
+    ) -> Result<Work, ManagerError> {
+        self.check_reduction(op, &kinds_of(&tensors))?;
+        let mut state = self.lock();
+        if !state.is_on_its_way() {
+            drop(state);
+            return Ok(self.reduce_any(tensors, op, is_coalesced)?.into_work());
+        }
+        let (work, end) = Work::ending_with("allreduce", self.group.identity());
+        if state.is_closed {
+            return Ok(work);
+        }
+        state.works.push_back(work.clone());
+        state.queued.push_back(Box::new(move |shared| {
+            // What was wrong with it has been reported.
+            if let Ok(managed) = shared.reduce_any(tensors, op, is_coalesced) {
+                managed.into_work().on_end(move || drop(end));
+            }
+        }));
+        Ok(work)
+    }
+
     /// Reduces tensors that [`Shared::check_reduction`] has seen, each for itself or together.
     fn reduce_any(
         self: &Arc<Self>,

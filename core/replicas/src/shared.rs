@@ -361,6 +361,25 @@ impl Shared {
         }
     }
 
+    /// As [`Manager::report_error`](crate::Manager::report_error); whether there is a step, whose
+    /// vote says it.
+    pub(crate) fn report_error(&self, error: String) -> bool {
+        self.report(None, ManagerError::Reported(error));
+        let state = self.lock();
+        !state.is_closed && !matches!(state.phase, Phase::Unasked)
+    }
+
+    /// As [`Manager::errored`](crate::Manager::errored).
+    pub(crate) fn errored(&self) -> Option<ManagerError> {
+        self.lock().error.clone()
+    }
+
+    /// As [`Manager::num_participants`](crate::Manager::num_participants).
+    pub(crate) fn num_participants(&self) -> u32 {
+        let state = self.settled();
+        if matches!(state.phase, Phase::Failed(_)) { 0 } else { state.membership.participants }
+    }
+
     /// The first error of the step is kept; the other replicas are told that this one goes on
     /// without the rest of it. What belongs to an earlier step, as `turn` says, is not counted, and
     /// nothing is between two steps.

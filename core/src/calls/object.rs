@@ -88,6 +88,9 @@ impl Object {
     /// The interface that it is an object of, and those which that inherits from.
     pub fn interfaces(&self) -> &'static [&'static str] {
         match self {
+            #[cfg(not(target_family = "wasm"))]
+            Object::Group(group) => group.interfaces(),
+            #[cfg(target_family = "wasm")]
             Object::Group(_) => &["ProcessGroup"],
             Object::NonGroupMember => &["NonGroupMember", "ProcessGroup"],
             Object::Window(_) => &["Window"],
@@ -113,6 +116,9 @@ impl Object {
     /// A number that no other object of this process ever has.
     pub fn identity(&self) -> u64 {
         match self {
+            #[cfg(not(target_family = "wasm"))]
+            Object::Group(group) => group.handle_identity(),
+            #[cfg(target_family = "wasm")]
             Object::Group(group) => group.identity(),
             Object::NonGroupMember => 0,
             Object::Store(store) => store.identity,

@@ -65,6 +65,8 @@ pub trait ReplicaManager: fmt::Debug + Send + Sync {
     fn replica_id(&self) -> String;
     fn replicas(&self) -> Vec<String>;
     fn group(&self) -> &ProcessGroup;
+    /// A handle on it whose operations are the manager's.
+    fn managed_group(&self) -> ProcessGroup;
     fn shutdown(&self) -> Result<()>;
 }
 

@@ -223,6 +223,22 @@ pub static METHODS: &[&Method] = &[
     &FUTURE_VALUE,
     &FUTURE_THEN,
     &FUTURE_ADD_DONE_CALLBACK,
+    #[cfg(not(target_family = "wasm"))]
+    &PROCESS_GROUP_WRAPPER_NEW,
+    #[cfg(not(target_family = "wasm"))]
+    &ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW,
+    #[cfg(not(target_family = "wasm"))]
+    &ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR,
+    #[cfg(not(target_family = "wasm"))]
+    &ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGED_PROCESS_GROUP_NEW,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGED_PROCESS_GROUP_SIZE,
+    #[cfg(not(target_family = "wasm"))]
+    &MANAGED_PROCESS_GROUP_ERROR,
+    #[cfg(not(target_family = "wasm"))]
+    &PROCESS_GROUP_DUMMY_NEW,
     &DISTRIBUTED_IS_AVAILABLE,
     &DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED,
     &DISTRIBUTED_INIT_PROCESS_GROUP,
@@ -3816,6 +3832,121 @@ pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
+};
+
+/// `ProcessGroupWrapper.new`
+#[cfg(not(target_family = "wasm"))]
+pub static PROCESS_GROUP_WRAPPER_NEW: Method = Method {
+    interface: "ProcessGroupWrapper",
+    name: "new",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
+    }],
+};
+
+/// `ErrorSwallowingProcessGroupWrapper.new`
+#[cfg(not(target_family = "wasm"))]
+pub static ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW: Method = Method {
+    interface: "ErrorSwallowingProcessGroupWrapper",
+    name: "new",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
+    }],
+};
+
+/// `ErrorSwallowingProcessGroupWrapper.error`
+#[cfg(not(target_family = "wasm"))]
+pub static ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR: Method = Method {
+    interface: "ErrorSwallowingProcessGroupWrapper",
+    name: "error",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ErrorSwallowingProcessGroupWrapper.report_error`
+#[cfg(not(target_family = "wasm"))]
+pub static ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR: Method = Method {
+    interface: "ErrorSwallowingProcessGroupWrapper",
+    name: "report_error",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[required("error", Type::Str, Role::None)] }],
+};
+
+/// `ManagedProcessGroup.new`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGED_PROCESS_GROUP_NEW: Method = Method {
+    interface: "ManagedProcessGroup",
+    name: "new",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("manager", Type::Interface("Manager"), Role::None)],
+    }],
+};
+
+/// `ManagedProcessGroup.size`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGED_PROCESS_GROUP_SIZE: Method = Method {
+    interface: "ManagedProcessGroup",
+    name: "size",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ManagedProcessGroup.error`
+#[cfg(not(target_family = "wasm"))]
+pub static MANAGED_PROCESS_GROUP_ERROR: Method = Method {
+    interface: "ManagedProcessGroup",
+    name: "error",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroupDummy.new`
+#[cfg(not(target_family = "wasm"))]
+pub static PROCESS_GROUP_DUMMY_NEW: Method = Method {
+    interface: "ProcessGroupDummy",
+    name: "new",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("rank", Type::Int, Role::None, Constant::Int(0)),
+            optional("world", Type::Int, Role::None, Constant::Int(1)),
+        ],
+    }],
 };
 
 /// `distributed.is_available`

@@ -769,6 +769,38 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::split_group(call)))),
     },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR",
+        method: &calls::ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_ERROR,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::error_swallowing_process_group_wrapper::error)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW",
+        method: &calls::ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_NEW,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::error_swallowing_process_group_wrapper::new)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_PARENT",
+        method: &ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_PARENT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::error_swallowing_process_group_wrapper::parent)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR",
+        method: &calls::ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_REPORT_ERROR,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::error_swallowing_process_group_wrapper::report_error)),
+    },
     Entry {
         key: "FILE_STORE_NEW",
         method: &calls::FILE_STORE_NEW,
@@ -848,6 +880,38 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::lighthouse_server::shutdown(call)))),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGED_PROCESS_GROUP_ERROR",
+        method: &calls::MANAGED_PROCESS_GROUP_ERROR,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::managed_process_group::error)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGED_PROCESS_GROUP_NEW",
+        method: &calls::MANAGED_PROCESS_GROUP_NEW,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::managed_process_group::new)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGED_PROCESS_GROUP_PARENT",
+        method: &MANAGED_PROCESS_GROUP_PARENT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::managed_process_group::parent)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "MANAGED_PROCESS_GROUP_SIZE",
+        method: &calls::MANAGED_PROCESS_GROUP_SIZE,
+        order: Order::Free,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::managed_process_group::size(call)))),
     },
     #[cfg(not(target_family = "wasm"))]
     Entry {
@@ -1209,6 +1273,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| {
             Box::pin(implementations::process_group::create_dist_graph_adjacent(call))
         })),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "PROCESS_GROUP_DUMMY_CONFIGURE_COUNT",
+        method: &PROCESS_GROUP_DUMMY_CONFIGURE_COUNT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group_dummy::configure_count)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "PROCESS_GROUP_DUMMY_NEW",
+        method: &calls::PROCESS_GROUP_DUMMY_NEW,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group_dummy::new)),
     },
     Entry {
         key: "PROCESS_GROUP_DUMP",
@@ -1702,6 +1782,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         waits: false,
         run: Some(Run::Now(process_group_set_use_pg_for_symm_mem_rendezvous)),
     },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "PROCESS_GROUP_WRAPPER_NEW",
+        method: &calls::PROCESS_GROUP_WRAPPER_NEW,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group_wrapper::new)),
+    },
+    #[cfg(not(target_family = "wasm"))]
+    Entry {
+        key: "PROCESS_GROUP_WRAPPER_PARENT",
+        method: &PROCESS_GROUP_WRAPPER_PARENT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group_wrapper::parent)),
+    },
     Entry {
         key: "STORE_ADD",
         method: &calls::STORE_ADD,
@@ -2162,6 +2258,16 @@ static TCP_STORE_HOST: Method = attribute("TCPStore", "host");
 static TCP_STORE_PORT: Method = attribute("TCPStore", "port");
 static TCP_STORE_LIBUV_BACKEND: Method = attribute("TCPStore", "libuv_backend");
 static WEB_SOCKET_STORE_URL: Method = attribute("WebSocketStore", "url");
+#[cfg(not(target_family = "wasm"))]
+static PROCESS_GROUP_WRAPPER_PARENT: Method = attribute("ProcessGroupWrapper", "parent");
+#[cfg(not(target_family = "wasm"))]
+static ERROR_SWALLOWING_PROCESS_GROUP_WRAPPER_PARENT: Method =
+    attribute("ErrorSwallowingProcessGroupWrapper", "parent");
+#[cfg(not(target_family = "wasm"))]
+static MANAGED_PROCESS_GROUP_PARENT: Method = attribute("ManagedProcessGroup", "parent");
+#[cfg(not(target_family = "wasm"))]
+static PROCESS_GROUP_DUMMY_CONFIGURE_COUNT: Method =
+    attribute("ProcessGroupDummy", "configure_count");
 static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "default_pg_timeout");
 
 /// What an attribute is set to.

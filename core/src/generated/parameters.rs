@@ -855,6 +855,49 @@ pub mod future {
     }
 }
 
+/// Methods of `ProcessGroupWrapper`.
+pub mod process_group_wrapper {
+    /// `ProcessGroupWrapper.new`
+    pub mod new {
+        /// `pg`
+        pub const PG: usize = 0;
+    }
+}
+
+/// Methods of `ErrorSwallowingProcessGroupWrapper`.
+pub mod error_swallowing_process_group_wrapper {
+    /// `ErrorSwallowingProcessGroupWrapper.new`
+    pub mod new {
+        /// `pg`
+        pub const PG: usize = 0;
+    }
+    /// `ErrorSwallowingProcessGroupWrapper.report_error`
+    pub mod report_error {
+        /// `error`
+        pub const ERROR: usize = 0;
+    }
+}
+
+/// Methods of `ManagedProcessGroup`.
+pub mod managed_process_group {
+    /// `ManagedProcessGroup.new`
+    pub mod new {
+        /// `manager`
+        pub const MANAGER: usize = 0;
+    }
+}
+
+/// Methods of `ProcessGroupDummy`.
+pub mod process_group_dummy {
+    /// `ProcessGroupDummy.new`
+    pub mod new {
+        /// `rank`
+        pub const RANK: usize = 0;
+        /// `world`
+        pub const WORLD: usize = 1;
+    }
+}
+
 /// Methods of `distributed`.
 pub mod distributed {
     /// `distributed.init_process_group`

@@ -52,6 +52,10 @@ impl ProcessGroup {
             None => run.await,
         };
         let result = result.map_err(|error| of_whole(error, &name.to_lowercase()));
+        #[cfg(not(target_family = "wasm"))]
+        if let (Some(wrapper), Err(error)) = (&self.wrapper, &result) {
+            wrapper.note(self, error);
+        }
         if let Some(hooked) = hooked {
             hooked.ended(result.as_ref().err());
         }

@@ -8,7 +8,6 @@ use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
 use super::hooks::Hooks;
 use super::liveness::Liveness;
-use super::memberships::Memberships;
 use super::reconfigure::{Site, SurvivorCalls};
 use super::shared_texts::SharedTexts;
 use super::sibling_names::SiblingNames;
@@ -295,7 +294,7 @@ impl ProcessGroup {
             undescribed: origin.undescribed,
             ..Inner::first(identity, name, options, cpu)
         };
-        Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
+        Ok(ProcessGroup::of(inner, Site::default()))
     }
 
     /// A group without members, for [`ProcessGroup::reconfigure`]: until its first call, rank and
@@ -330,7 +329,7 @@ impl ProcessGroup {
         let identity = next_identity();
         let cpu = Arc::new(Memberless::new(cpu.as_str(), name, why));
         let inner = Inner { undescribed, ..Inner::first(identity, name, options, cpu) };
-        let group = ProcessGroup { inner: Arc::new(Memberships::new(inner, site)) };
+        let group = ProcessGroup::of(inner, site);
         if !group.supports_reconfigure() {
             let who = format!("a group of {}", group.backend_config());
             return Err(Error::Unsupported { who, operation: "enable_reconfigure".to_owned() });

@@ -76,7 +76,9 @@ impl ProcessGroup {
         // One look at them: they may be replaced at any time.
         let members = &**self.inner;
         // Without tensors, the device is that of the group.
-        if plain.collective == Collective::Barrier && members.cuda.is_some() {
+        if (plain.collective == Collective::Barrier && members.cuda.is_some())
+            || !self.is_unwrapped()
+        {
             return None;
         }
         let lengths = memory.lengths();
@@ -107,7 +109,7 @@ impl ProcessGroup {
 
     /// Whether [`ProcessGroup::issue_plain`] takes this collective, in this memory.
     pub fn suits_plain(&self, plain: &SingleTensorRequest, kept: &HeldBuffers) -> bool {
-        self.inner.plain_call(plain, kept).is_some()
+        self.is_unwrapped() && self.inner.plain_call(plain, kept).is_some()
     }
 
     /// Issues a collective in memory that stays valid until the work is complete. `None` if nothing
@@ -118,7 +120,7 @@ impl ProcessGroup {
         kept: HeldBuffers,
     ) -> Option<Result<Work>> {
         let members = &**self.inner;
-        let call = members.plain_call(plain, &kept)?;
+        let call = members.plain_call(plain, &kept).filter(|_| self.is_unwrapped())?;
         let lengths = kept.lengths();
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =

@@ -210,7 +210,7 @@ impl ProcessGroup {
     /// user, so that none takes a fast path.
     #[doc(hidden)]
     pub fn is_observed(&self) -> bool {
-        self.inner.is_observed()
+        self.inner.is_observed() || !self.is_unwrapped()
     }
 
     /// What hooks learn of a collective of this group.

@@ -78,6 +78,23 @@ impl Deref for Memberships {
 }
 
 impl ProcessGroup {
+    /// A group that begins with these members.
+    pub(super) fn of(first: Inner, site: Site) -> ProcessGroup {
+        ProcessGroup {
+            inner: Arc::new(Memberships::new(first, site)),
+            #[cfg(not(target_family = "wasm"))]
+            wrapper: None,
+        }
+    }
+
+    /// Whether the operations of this handle are the group's, so that they may take fast paths.
+    pub(crate) fn is_unwrapped(&self) -> bool {
+        #[cfg(not(target_family = "wasm"))]
+        return self.wrapper.is_none();
+        #[cfg(target_family = "wasm")]
+        true
+    }
+
     /// Refuses operations of a group that was left, and of one without members.
     pub(crate) fn require_members(&self, name: &str) -> Result<()> {
         self.present_members(name).map(drop)
@@ -90,6 +107,10 @@ impl ProcessGroup {
     pub(super) fn present_members(&self, name: &str) -> Result<&Inner> {
         self.unless_left()?;
         let members = &**self.inner;
+        #[cfg(not(target_family = "wasm"))]
+        if self.is_managers(name) {
+            return Ok(members);
+        }
         members.cpu.refusal(name).map_or(Ok(members), Err)
     }
 

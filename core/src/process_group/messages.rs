@@ -173,7 +173,7 @@ impl ProcessGroup {
     /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
         let members = &**self.inner;
-        !members.is_observed() && members.send_short(to, payload)
+        !self.is_observed() && members.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
@@ -181,7 +181,7 @@ impl ProcessGroup {
     /// is wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
         let members = &**self.inner;
-        match memory.len() <= FAST_PATH_BYTES && !members.is_observed() {
+        match memory.len() <= FAST_PATH_BYTES && !self.is_observed() {
             true => members.receive_short(from, memory),
             false => None,
         }
@@ -245,8 +245,17 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
-        let hooked = self.before(|| message.hook_arguments(waiting))?;
-        Self::after(hooked, self.issue_checked_message(message, epoch, timeout, waiting))
+        #[cfg(not(target_family = "wasm"))]
+        let (name, tensors) = (message.name(), vec![message.tensor.clone()]);
+        let issue = || {
+            let hooked = self.before(|| message.hook_arguments(waiting))?;
+            Self::after(hooked, self.issue_checked_message(message, epoch, timeout, waiting))
+        };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(wrapper) = &self.wrapper {
+            return wrapper.run(self, (name, tensors), issue);
+        }
+        issue()
     }
 
     /// Checks all of a message that can be checked before it is issued.
@@ -330,6 +339,10 @@ impl ProcessGroup {
     ) -> Result<Vec<Work>> {
         if messages.is_empty() {
             return Ok(Vec::new());
+        }
+        if !self.is_unwrapped() {
+            let issue = |message| self.issue_message(message, timeout, waiting);
+            return messages.into_iter().map(issue).collect();
         }
         let hooked = self.before_messages(&messages, waiting)?;
         let name = "batch_isend_irecv";

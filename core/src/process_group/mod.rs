@@ -75,6 +75,8 @@ mod statistics;
 mod symmetric_memory;
 pub(crate) mod topology;
 pub(crate) mod window;
+#[cfg(not(target_family = "wasm"))]
+mod wrapper;
 
 pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
@@ -99,6 +101,8 @@ pub use split::SplitOptions;
 #[cfg(feature = "tcp")]
 pub use state_sync::StateSyncOptions;
 pub use window::Window;
+#[cfg(not(target_family = "wasm"))]
+pub use wrapper::GroupManager;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -110,6 +114,9 @@ pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct ProcessGroup {
     inner: Arc<Memberships>,
+    /// What this handle does besides.
+    #[cfg(not(target_family = "wasm"))]
+    wrapper: Option<Arc<wrapper::Wrapper>>,
 }
 
 /// The members of a group, and what it has as long as it has these.
@@ -437,8 +444,15 @@ impl ProcessGroup {
     /// # Errors
     /// No backend serves its tensors; the failure of a broken group.
     pub fn issue_checked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
-        let hooked = self.before(|| self.hook_arguments(checked.request(), waiting))?;
-        Self::after(hooked, self.issue_checked_unhooked(checked, waiting))
+        let issue = |checked: CheckedRequest, waiting| {
+            let hooked = self.before(|| self.hook_arguments(checked.request(), waiting))?;
+            Self::after(hooked, self.issue_checked_unhooked(checked, waiting))
+        };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(wrapper) = &self.wrapper {
+            return wrapper.run_collective(self, checked, waiting, issue);
+        }
+        issue(checked, waiting)
     }
 
     /// As [`ProcessGroup::issue_as`], as a part of an operation that has hooks itself.

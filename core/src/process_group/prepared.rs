@@ -166,7 +166,11 @@ impl PreparedOperation {
     /// As [`PreparedOperation::start`].
     pub fn start_soon(&self) -> Result<Option<Work>> {
         let start = |members: &Inner| match &self.call {
-            PreparedCall::Message(message) if members.exchange_short(message) => Ok(None),
+            PreparedCall::Message(message)
+                if self.group.is_unwrapped() && members.exchange_short(message) =>
+            {
+                Ok(None)
+            }
             _ => self.issue(WaitIntent::Soon).map(|work| unless_over(&work)),
         };
         self.start_by(start, Option::clone)

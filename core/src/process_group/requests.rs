@@ -30,6 +30,11 @@ impl ProcessGroup {
         make: impl FnOnce(u32, u32) -> Result<Request>,
     ) -> Result<Request> {
         let members = &**self.inner;
+        #[cfg(not(target_family = "wasm"))]
+        if self.is_managers(name) {
+            // Whoever they are when it is run: the tensors are the same for all.
+            return make(members.rank, members.size().max(1));
+        }
         let epoch = members.epoch;
         let made = make(members.rank, members.size());
         // What it asked the group itself, others may have answered.
@@ -44,6 +49,10 @@ impl ProcessGroup {
     pub fn check(&self, request: Request) -> Result<CheckedRequest> {
         let members = self.present_members(request.name)?;
         let epoch = request.epoch.unwrap_or(members.epoch);
+        #[cfg(not(target_family = "wasm"))]
+        if self.is_managers(request.name) {
+            return Ok(CheckedRequest { request, operations: Vec::new(), epoch });
+        }
         members.check_epoch(epoch, request.name, &self.inner)?;
         let request = self.hinted(request);
         let operations = check::check(&request, members.rank, members.size())?;

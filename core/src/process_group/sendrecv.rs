@@ -86,17 +86,26 @@ impl ProcessGroup {
             // It is still being sent while the other one comes.
             input = input.to_contiguous();
         }
-        let hooked = self.before(|| PreHookArgs {
-            name: "SENDRECV",
-            input_tensors: vec![TensorRef::of(&input)],
-            output_tensors: vec![TensorRef::of(&output)],
-            ..without_tensors(to.0 as i32, waiting)
-        })?;
-        let messages = [
-            MessageRequest::receive(output.clone(), Some(from.0), from.1),
-            MessageRequest::send(input, to.0, to.1),
-        ];
-        let issued = self.issue_as_one(NAME, &messages, vec![output], None, waiting);
-        Self::after(hooked, issued)
+        #[cfg(not(target_family = "wasm"))]
+        let outputs = vec![output.clone()];
+        let issue = || {
+            let hooked = self.before(|| PreHookArgs {
+                name: "SENDRECV",
+                input_tensors: vec![TensorRef::of(&input)],
+                output_tensors: vec![TensorRef::of(&output)],
+                ..without_tensors(to.0 as i32, waiting)
+            })?;
+            let messages = [
+                MessageRequest::receive(output.clone(), Some(from.0), from.1),
+                MessageRequest::send(input, to.0, to.1),
+            ];
+            let issued = self.issue_as_one(NAME, &messages, vec![output], None, waiting);
+            Self::after(hooked, issued)
+        };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(wrapper) = &self.wrapper {
+            return wrapper.run(self, (NAME, outputs), issue);
+        }
+        issue()
     }
 }

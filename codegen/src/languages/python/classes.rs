@@ -171,9 +171,9 @@ fn class(api: &Api, interface: &Interface) -> Class {
     }
 }
 
-/// Whether `__init__` makes what an object has: users derive classes from those that have a base.
+/// Whether `__init__` makes what an object has: users derive classes from stores.
 pub(super) fn is_filled(interface: &Interface) -> bool {
-    interface.constructor.is_some() && interface.inherits.is_some()
+    interface.constructor.is_some() && interface.inherits.as_deref() == Some(Type::STORE)
 }
 
 /// A method under its name and under each of its aliases.

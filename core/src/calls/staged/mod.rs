@@ -414,10 +414,13 @@ impl StagedOperation {
     /// tensor that it sends and writes the others of its list, all other ranks only write; of a
     /// reduction, only the root's tensor for the result is written.
     fn leave_out_needless_copies(&mut self) {
-        if let State::Prepared(Operation::Neighbors(topology, _)) = &self.state
-            && topology.leaves_outputs()
-        {
-            // Where a grid ends, an output stays as it is.
+        let is_unwrapped = self.group.as_ref().is_none_or(ProcessGroup::is_unwrapped);
+        let ends_grid = match &self.state {
+            State::Prepared(Operation::Neighbors(topology, _)) => topology.leaves_outputs(),
+            _ => false,
+        };
+        if ends_grid || !is_unwrapped {
+            // Where a grid ends, and of what is not run, an output stays as it is.
             let outputs = self.outputs.iter().filter(|position| !self.inputs.contains(position));
             let outputs: Vec<usize> = outputs.copied().collect();
             self.kept_outputs = outputs.len();
@@ -440,7 +443,7 @@ impl StagedOperation {
             root_list.and_then(|list| list.first()).and_then(|it| self.tensors.position(it));
         let is_root_tensor = |position: &usize| Some(*position) == root_tensor;
         if facts.input == Blocks::None && facts.output == Blocks::One && !facts.reduces {
-            self.inputs.retain(|position| is_root && is_root_tensor(position));
+            self.inputs.retain(|position| !is_unwrapped || (is_root && is_root_tensor(position)));
             self.outputs.retain(|position| !is_root || !is_root_tensor(position));
         }
         if facts.output == Blocks::OneAtRoot {

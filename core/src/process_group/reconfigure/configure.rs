@@ -125,6 +125,10 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::configure`].
     pub async fn configure_async(&self, options: ConfigureOptions) -> Result<()> {
+        #[cfg(not(target_family = "wasm"))]
+        if self.is_configured_in_vain() {
+            return self.unless_left();
+        }
         let address = options.check()?;
         self.unless_left()?;
         self.require_reconfigure("configure")?;

@@ -116,11 +116,20 @@ impl Topology {
     pub(crate) fn issue(&self, call: NeighborCall, waiting: WaitIntent) -> Result<Work> {
         let group = self.group();
         let checked = self.checked(&call, true)?;
-        let hooked = group.before(|| group.hook_arguments(checked.request(), waiting))?;
-        let issued = group.issue_checked_unhooked(checked, waiting);
-        let whole = issued
-            .map(|work| Work::new(group.label(call.method.name()), work.parts(), call.outputs));
-        ProcessGroup::after(hooked, whole)
+        #[cfg(not(target_family = "wasm"))]
+        let (name, outputs) = (call.method.name(), call.outputs.clone());
+        let issue = || {
+            let hooked = group.before(|| group.hook_arguments(checked.request(), waiting))?;
+            let issued = group.issue_checked_unhooked(checked, waiting);
+            let whole = issued
+                .map(|work| Work::new(group.label(call.method.name()), work.parts(), call.outputs));
+            ProcessGroup::after(hooked, whole)
+        };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(wrapper) = &group.wrapper {
+            return wrapper.run(group, (name, outputs), issue);
+        }
+        issue()
     }
 
     /// The alltoalls that a call is; `copies` inputs that share memory with an output, which may be
