@@ -48,7 +48,8 @@ for (const size of [1, 2, 3, 5]) {
       assert.match(training.error(), /abort\(\)/);
       await allOperations(training, false);
       await assert.rejects(async () => group.allreduce([Int8Array.of(1)]), pr.AbortedError);
-      await assert.rejects(async () => training.send([Int8Array.of(1)], size), pr.InvalidArgumentError);
+      const toNobody = async () => training.send([Int8Array.of(1)], size);
+      await assert.rejects(toNobody, pr.InvalidArgumentError);
       training.reportError("later");
       assert.match(training.error(), /abort\(\)/);
     };
@@ -63,7 +64,8 @@ test("what the program reports is an error of this handle alone", async () => {
     const tensor = Float32Array.of(1);
     const work = training.allreduce([tensor]);
     await work;
-    assert.deepEqual([tensor[0], work.isSuccess(), training.error()], [1, true, "the sensor is gone"]);
+    assert.deepEqual([tensor[0], work.isSuccess()], [1, true]);
+    assert.equal(training.error(), "the sensor is gone");
     await group.allreduce([tensor]);
     assert.equal(tensor[0], 2);
     const outer = new pr.ProcessGroupWrapper(training);

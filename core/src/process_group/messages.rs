@@ -15,7 +15,10 @@ use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
 use crate::recorder::{DoneOperation, NO_RANK, OperationKind};
-use crate::tensor::{InPlace, OwnedBuffers, PlainInput, Region, Tensor, single_tensor};
+use crate::tensor::{
+    Buffers, ConstBuffers, InPlace, OwnedBuffers, PlainInput, Region, Tensor, given, in_place,
+    lend, lend_mut, single_tensor,
+};
 use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -143,6 +146,48 @@ impl Inner {
 }
 
 impl ProcessGroup {
+    /// Sends a tensor to `peer` (a rank of this group, which may be this one). Returns when the
+    /// memory may be reused, which for small messages is before the receiver has them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `peer` is not a rank of the group; the failure of the message.
+    pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
+        if self.send_plain(given(tensor), peer, tag) {
+            return Ok(());
+        }
+        let tensor = single_tensor("send", lend(tensor))?;
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Soon)?
+            .wait(None)
+    }
+
+    /// Receives a tensor from `peer` (a rank of this group).
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`]; [`Error::MessageSize`] if the message does not fit exactly.
+    pub fn recv<B: Buffers + ?Sized>(&self, tensor: &mut B, peer: u32, tag: u32) -> Result<()> {
+        if self.receive_plain(in_place(tensor), Some(peer), tag).is_some() {
+            return Ok(());
+        }
+        let tensor = single_tensor("recv", lend_mut(tensor))?;
+        let message = MessageRequest::receive(tensor, Some(peer), tag);
+        self.issue_message(message, None, WaitIntent::Soon)?.wait(None)
+    }
+
+    /// Receives a tensor from any rank that sends one with `tag`; the sender's rank.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv`].
+    pub fn recv_anysource<B: Buffers + ?Sized>(&self, tensor: &mut B, tag: u32) -> Result<u32> {
+        if let Some(sender) = self.receive_plain(in_place(tensor), None, tag) {
+            return Ok(sender);
+        }
+        let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
+        let message = MessageRequest::receive(tensor, None, tag);
+        let work = self.issue_message(message, None, WaitIntent::Soon)?;
+        work.wait(None)?;
+        work.sender()
+    }
+
     /// As [`ProcessGroup::send`], owning the tensor until the work is done.
     ///
     /// # Errors

@@ -18,9 +18,7 @@ use crate::recorder::Recorder;
 use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
-use crate::tensor::{
-    Buffers, ConstBuffers, Device, given, in_place, lend, lend_mut, single_tensor,
-};
+use crate::tensor::Device;
 use crate::work::Work;
 
 mod assembly;
@@ -521,48 +519,6 @@ impl ProcessGroup {
     /// As [`ProcessGroup::issue`], and the operation's own failure.
     pub fn run(&self, request: Request) -> Result<()> {
         self.issue_as(request, WaitIntent::Soon)?.wait(None)
-    }
-
-    /// Sends a tensor to `peer` (a rank of this group, which may be this one). Returns when the
-    /// memory may be reused, which for small messages is before the receiver has them.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if `peer` is not a rank of the group; the failure of the message.
-    pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
-        if self.send_plain(given(tensor), peer, tag) {
-            return Ok(());
-        }
-        let tensor = single_tensor("send", lend(tensor))?;
-        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Soon)?
-            .wait(None)
-    }
-
-    /// Receives a tensor from `peer` (a rank of this group).
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::send`]; [`Error::MessageSize`] if the message does not fit exactly.
-    pub fn recv<B: Buffers + ?Sized>(&self, tensor: &mut B, peer: u32, tag: u32) -> Result<()> {
-        if self.receive_plain(in_place(tensor), Some(peer), tag).is_some() {
-            return Ok(());
-        }
-        let tensor = single_tensor("recv", lend_mut(tensor))?;
-        let message = MessageRequest::receive(tensor, Some(peer), tag);
-        self.issue_message(message, None, WaitIntent::Soon)?.wait(None)
-    }
-
-    /// Receives a tensor from any rank that sends one with `tag`; the sender's rank.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::recv`].
-    pub fn recv_anysource<B: Buffers + ?Sized>(&self, tensor: &mut B, tag: u32) -> Result<u32> {
-        if let Some(sender) = self.receive_plain(in_place(tensor), None, tag) {
-            return Ok(sender);
-        }
-        let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
-        let message = MessageRequest::receive(tensor, None, tag);
-        let work = self.issue_message(message, None, WaitIntent::Soon)?;
-        work.wait(None)?;
-        work.sender()
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {

@@ -32,7 +32,7 @@ impl Work {
         (Work { name, sequence: 0, group, inner: Some(Arc::new(inner)) }, end)
     }
 
-    /// The work of an operation of this name that is not run, which ended well, in the group of this
+    /// The work of an operation of this name that is not run and ended well, in the group of this
     /// identity; its result is in these tensors.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn of_nothing(name: &'static str, group: u64, outputs: Vec<Tensor>) -> Work {
