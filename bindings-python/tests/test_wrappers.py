@@ -1,6 +1,7 @@
 """`ErrorSwallowingProcessGroupWrapper`, `ManagedProcessGroup`, `ProcessGroupDummy` and
 `ProcessGroupWrapper`: groups that do more than a group."""
 
+import datetime
 import gc
 import os
 import signal
@@ -98,6 +99,34 @@ def test_training_goes_on_when_a_rank_is_killed(size):
         assert pool.processes[dead].exitcode == -signal.SIGKILL
     finally:
         pool.close(kill=True)
+
+
+def reconfigured(here):
+    """Groups without members, that come by `configure`."""
+    group = polyrank.ProcessGroup(here.store, 0, 1, enable_reconfigure=True)
+    training = ErrorSwallowingProcessGroupWrapper(group)
+    address = f"127.0.0.1:{here.store.port}"
+    for quorum in range(3):
+        tensor = np.full(4, 1.5)
+        assert training.allreduce(tensor).wait() and tensor.tolist() == [1.5] * 4
+        training.broadcast(tensor, 0).wait()
+        assert "no members" in training.error()
+        training.configure(f"{address}/{here.size}/{quorum}", here.rank, here.size)
+        assert training.error() is None
+        all_operations(training, True)
+        work = training.recv([tensor], here.rank, 8)
+        # One more than there are never comes.
+        with pytest.raises(polyrank.DistError):
+            late = datetime.timedelta(milliseconds=200)
+            training.set_timeout(late)
+            training.configure(f"{address}/{here.size}/{quorum}/late", here.rank, here.size + 1)
+        training.set_timeout(datetime.timedelta(seconds=LIMIT_S))
+        assert work.wait() and tensor.tolist() == [1.5] * 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_members_come_and_go(pools, size):
+    pools(size).run(reconfigured)
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use polyrank::options::{AllgatherOptions, AllreduceOptions};
 use polyrank::process_group::ConfigureOptions;
-use polyrank::store::HashStore;
-use polyrank::{DType, Error, GroupOptions, ProcessGroup, ReduceOp, Tensor};
+use polyrank::store::{HashStore, TcpStore, TcpStoreOptions};
+use polyrank::{DType, Error, GroupOptions, ProcessGroup, ReduceOp, Tensor, nan_check};
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{
     all_went_well, die, lines_of_survivors, processes, report, with_variable,
@@ -166,6 +167,100 @@ fn what_the_program_reports_ends_operations_until_there_are_other_members() {
     assert_eq!(group.error(), None);
 }
 
+/// A group without members, which is made and configured in a store of this process.
+fn configured(server: &TcpStore, quorum: &str, timeout: Duration) -> ConfigureOptions {
+    let address = format!("127.0.0.1:{}/{quorum}", server.port());
+    ConfigureOptions::new(address, 0, 1).timeout(timeout)
+}
+
+#[test]
+fn nothing_is_run_while_there_are_no_members() {
+    let server = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
+    let options = GroupOptions::default();
+    let group = ProcessGroup::without_members(None, "training", options).unwrap();
+    let training = group.swallowing_errors();
+    let skips = || {
+        let mut all = vec![vec![-1f32; 2]; 2];
+        training.allgather(&mut all, &[1f32; 2], ()).unwrap();
+        training.allreduce(&mut [1.5], ()).unwrap();
+        training.send(&[1u8], 3, 0).unwrap();
+        training.broadcast(&mut [1u8], 5).unwrap();
+        training.barrier(()).unwrap();
+        assert_eq!(all, [[-1.0; 2], [-1.0; 2]]);
+        assert!(training.error().is_some_and(|error| error.contains("no members")));
+    };
+    skips();
+    training.configure(configured(&server, "one", LIMIT)).unwrap();
+    assert_eq!(training.error(), None);
+    all_operations(&training, true);
+    let prepared = training.prepare_send(Tensor::from(vec![1u8]), 0, 7).unwrap();
+    // The second member never comes.
+    let mut alone = configured(&server, "two", Duration::from_millis(50));
+    alone.world_size = 2;
+    assert!(training.configure(alone).is_err());
+    skips();
+    training.configure(configured(&server, "three", LIMIT)).unwrap();
+    all_operations(&training, true);
+    assert_eq!(training.error(), None);
+    // What was prepared for others is wrong now.
+    assert!(matches!(prepared.start(), Err(Error::Reconfigured { .. })));
+}
+
+#[test]
+fn operations_of_other_threads_end_well_while_members_are_replaced() {
+    let server = TcpStore::new(TcpStoreOptions::new("127.0.0.1", 0).is_master(true)).unwrap();
+    let group = ProcessGroup::without_members(None, "replaced", GroupOptions::default()).unwrap();
+    let training = group.swallowing_errors();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        training.allreduce(&mut [1.0; 3], ()).unwrap();
+                        training.allgather(&mut vec![vec![0.0; 3]], &[1.0; 3], ()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for round in 0..30 {
+            let options = configured(&server, &format!("round-{round}"), LIMIT);
+            training.configure(options).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(|it| it.join().unwrap());
+    });
+    // The last members are not said to have failed what the ones before them did.
+    training.configure(configured(&server, "last", LIMIT)).unwrap();
+    all_operations(&training, true);
+    assert_eq!(training.error(), None);
+}
+
+#[test]
+fn prepared_operations_and_topologies_are_skipped_too() {
+    let group = alone();
+    let training = group.swallowing_errors();
+    let sum = Tensor::from(vec![2.5f32; 3]);
+    let prepared = training.prepare_allreduce(sum.clone(), ()).unwrap();
+    let grid = training.create_cart(&[1], &[true]).unwrap();
+    prepared.run().unwrap();
+    group.abort();
+    prepared.run().unwrap();
+    prepared.start().unwrap().wait(None).unwrap();
+    let (mut came, went) = (vec![vec![7f64; 4]; 2], vec![vec![1f64; 4]; 2]);
+    grid.neighbor_alltoall(&mut came, &went).unwrap();
+    assert_eq!((came, sum.into_vec::<f32>().unwrap()), (vec![vec![7.0; 4]; 2], vec![2.5; 3]));
+    assert!(training.error().unwrap().contains("abort()"));
+}
+
+#[test]
+fn an_error_of_a_hook_is_raised_each_time() {
+    let training = alone().swallowing_errors();
+    training.register_pre_hook(3, nan_check()).unwrap();
+    let wrong = training.allreduce(&mut [f32::NAN], ());
+    assert!(matches!(wrong, Err(Error::NonFiniteInput { .. })), "{wrong:?}");
+}
+
 #[test]
 fn handles_know_what_they_wrap() {
     let group = alone();
@@ -176,7 +271,12 @@ fn handles_know_what_they_wrap() {
     training.report_error("gone");
     assert_eq!((outer.error(), beneath.error()), (None, training.error()));
     assert!(beneath.parent().unwrap().parent().is_none());
-    // What is wrapped twice does what both do.
+    // What is wrapped twice, or more often, does what all do.
+    let mut outer = outer;
+    for _ in 0..20_000 {
+        outer = outer.wrapped();
+    }
+    assert!(format!("{outer:?}").starts_with("ProcessGroupWrapper(alone, rank 0 of 1"));
     let mut two = [2.0];
     outer.broadcast(&mut two, 0).unwrap();
     group.shutdown().unwrap();
@@ -191,7 +291,9 @@ fn a_dummy_does_all_and_nothing() {
     assert_eq!((dummy.rank(), dummy.size(), dummy.configure_count()), (0, 1, 0));
     dummy.configure(ConfigureOptions::new("nowhere:1/quorum", 0, 1)).unwrap();
     dummy.configure(ConfigureOptions::new("nowhere:1/quorum", 3, 5)).unwrap();
-    assert_eq!((dummy.rank(), dummy.size(), dummy.configure_count()), (0, 1, 2));
+    let outer = dummy.wrapped().swallowing_errors();
+    outer.configure(ConfigureOptions::new("nowhere:1/quorum", 3, 5)).unwrap();
+    assert_eq!((dummy.rank(), dummy.size(), dummy.configure_count()), (0, 1, 3));
     assert!(dummy.parent().is_none() && dummy.error().is_none());
     let wrong = ProcessGroup::dummy(2, 2);
     assert!(matches!(wrong, Err(Error::InvalidArgument { .. })), "{wrong:?}");

@@ -1141,7 +1141,7 @@ register("WebSocketStore", WebSocketStore, ["WebSocketStore", "Store"]);
 
 const PROCESS_GROUP_WRAPPER_NEW = { key: "PROCESS_GROUP_WRAPPER_NEW", name: "new", required: 1 };
 
-/** A group that does what another one does, which it wraps: a place for programs to change that. */
+/** A group that does what another one does, which it wraps: a class of the program that is derived from it may change what its methods do. Functions that take a group, and other wrappers, go to the group itself, not to such methods. */
 export class ProcessGroupWrapper extends ProcessGroup {
   constructor(...given) {
     const handle = given[0] === MADE ? given[1] : calls.make(PROCESS_GROUP_WRAPPER_NEW, given);
@@ -1213,7 +1213,7 @@ register("ManagedProcessGroup", ManagedProcessGroup, ["ManagedProcessGroup", "Pr
 
 const PROCESS_GROUP_DUMMY_NEW = { key: "PROCESS_GROUP_DUMMY_NEW", name: "new", required: 0 };
 
-/** A group whose other ranks do not exist: operations end at once, as if those had contributed nothing. For a place that must have a group, where nothing is to be sent: torchft's `ProcessGroupDummy`. */
+/** A group whose other ranks do not exist: operations end at once, and where the others' tensors would come this rank's own are, or what was there. For a place that must have a group, where nothing is to be sent: torchft's `ProcessGroupDummy`. It has no windows, and wraps no group. */
 export class ProcessGroupDummy extends ProcessGroup {
   constructor(...given) {
     const handle = given[0] === MADE ? given[1] : calls.make(PROCESS_GROUP_DUMMY_NEW, given);

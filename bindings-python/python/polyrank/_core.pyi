@@ -3038,9 +3038,12 @@ class Future:
 
 
 class ProcessGroupWrapper(ProcessGroup):
-    """A group that does what another one does, which it wraps: a place for programs to change that.
+    """A group that does what another one does, which it wraps: a class of the program that is derived
+    from it may change what its methods do. Functions that take a group, and other wrappers, go to
+    the group itself, not to such methods.
 
-    It has the members of the other one, also when those are replaced, of whichever it is asked.
+    Both have the same members, also after `configure` and `reconfigure`, of either. A wrapper takes
+    no fast path: small operations take longer than those of the group.
     """
 
     @property
@@ -3055,12 +3058,17 @@ class ErrorSwallowingProcessGroupWrapper(ProcessGroup):
     `ErrorSwallowingProcessGroupWrapper`.
 
     The first failure is kept, and `error` says it. Operations after it are not run: they end well,
-    with tensors as they were given, until the members are replaced by `configure` or `reconfigure`.
-    A call that cannot be run whoever the members are, as one with a wrong argument, raises as
-    always. So does an operation that returns something else than tensors, as those on objects do.
+    with tensors as they were given and no number, until the members are replaced by `configure` or
+    `reconfigure`. While a group has no members, as after a `configure` that failed, nothing is run
+    either.
+
+    These raise as always: a call with a wrong argument, as far as that does not depend on members
+    that are not there; an error of a hook; what returns something else than tensors, as operations
+    on objects, `sync_state` and probes; `monitored_barrier`, windows, and what makes groups; starts
+    of what was prepared for other members; and `Work.wait` with a limit of its own that has passed.
 
     Other ranks are told nothing: they wait for an operation that is not run here up to its limit,
-    unless what has failed failed for them, too.
+    if the failure was not theirs, too.
     """
 
     @property
@@ -3081,10 +3089,11 @@ class ManagedProcessGroup(ProcessGroup):
     `ManagedProcessGroup`.
 
     Its allreduces are the manager's: a rank that does not participate contributes nothing, averages
-    are those of the participants, and none raises. They may be called while the quorum comes. Other
-    operations are the group's, after `wait_quorum`, and what they fail with is reported to the
-    manager. They are no part of the vote: wait for them before it. Between two steps, and after the
-    manager has left, they raise.
+    are those of the participants, and none raises. They may be called while the quorum comes, and
+    have the manager's limit, not one of their own. Other operations are the group's, among all its
+    ranks, after `wait_quorum`; what they fail with in a step is reported to the manager, and after
+    an error none is run in that step. They are no part of the vote: wait for them before it.
+    Between two steps, and after the manager has left, what fails raises.
     """
 
     @property
@@ -3093,17 +3102,18 @@ class ManagedProcessGroup(ProcessGroup):
     def __new__(cls, manager: Manager) -> Self:
         """Wraps the group of a manager."""
     def size(self) -> int:
-        """How many replicas participate in this step, as `Manager.num_participants` says. Waits for the
-        quorum.
+        """How many replicas participate in this step, as `Manager.num_participants` says: by what sums
+        are divided. Waits for the quorum. The group's own number of ranks is that of `parent`, and in
+        JavaScript that of this method, too.
         """
     def error(self) -> str | None:
         """Why this step is not committed, as far as is known; none if nothing has failed."""
 
 
 class ProcessGroupDummy(ProcessGroup):
-    """A group whose other ranks do not exist: operations end at once, as if those had contributed
-    nothing. For a place that must have a group, where nothing is to be sent: torchft's
-    `ProcessGroupDummy`.
+    """A group whose other ranks do not exist: operations end at once, and where the others' tensors
+    would come this rank's own are, or what was there. For a place that must have a group, where
+    nothing is to be sent: torchft's `ProcessGroupDummy`. It has no windows, and wraps no group.
     """
 
     @property

@@ -3204,8 +3204,9 @@ impl ManagedProcessGroup {
         convert::construct("MANAGED_PROCESS_GROUP_NEW", positional, keywords)
     }
 
-    /// How many replicas participate in this step, as `Manager.num_participants` says. Waits for the
-    /// quorum.
+    /// How many replicas participate in this step, as `Manager.num_participants` says: by what sums
+    /// are divided. Waits for the quorum. The group's own number of ranks is that of `parent`, and in
+    /// JavaScript that of this method, too.
     #[pyo3(name = "size", signature = ())]
     fn py_size<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polyrank::process_group::GroupManager;
 use polyrank::{ProcessGroup, ReduceOp, Tensor, Work};
 
+use crate::error::ManagerError;
 use crate::manager::Manager;
 use crate::shared::Shared;
 
@@ -15,10 +16,10 @@ struct ManagerOfGroup(Arc<Shared>);
 
 impl Manager {
     /// A handle on [`Manager::group`] for what takes a group and knows no manager: its allreduces
-    /// are the manager's, [`ProcessGroup::participants`] is
-    /// [`Manager::num_participants`], and no operation raises what becomes of the group. That is
-    /// known at the vote, which waits for the allreduces only: wait for other operations before.
-    /// Between two steps, and when the manager has left, operations raise as always.
+    /// are the manager's, [`ProcessGroup::participants`] is [`Manager::num_participants`], and in a
+    /// step no operation raises what becomes of the group. That is known at the vote, which waits
+    /// for the allreduces only: wait for other operations before it, and for the quorum before
+    /// these. Between two steps, and when the manager has left, what fails raises as always.
     #[must_use]
     pub fn managed_group(&self) -> ProcessGroup {
         self.shared.group.managed_by(Arc::new(ManagerOfGroup(self.shared.clone())))
@@ -35,8 +36,17 @@ impl GroupManager for ManagerOfGroup {
         Ok(self.0.allreduce_work(tensors, op, is_coalesced)?)
     }
 
-    fn report_error(&self, error: String) -> bool {
-        self.0.report_error(error)
+    fn step(&self) -> Option<u64> {
+        self.0.step()
+    }
+
+    fn note_error(&self, step: u64, error: String) -> bool {
+        self.0.report(Some(step), ManagerError::Reported(error));
+        self.0.step() == Some(step)
+    }
+
+    fn report_error(&self, error: String) {
+        self.0.report(None, ManagerError::Reported(error));
     }
 
     fn errored(&self) -> Option<String> {

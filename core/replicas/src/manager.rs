@@ -308,8 +308,7 @@ impl Manager {
     /// The step cannot be committed: what the program noticed by itself. The other replicas do not
     /// wait for this one. Between two steps it is only logged.
     pub fn report_error(&self, error: impl fmt::Display) {
-        // Between two steps it is said in the log.
-        let _ = self.shared.report_error(error.to_string());
+        self.shared.report(None, ManagerError::Reported(error.to_string()));
     }
 
     /// Why this step is not committed, as far as is known.

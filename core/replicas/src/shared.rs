@@ -361,12 +361,11 @@ impl Shared {
         }
     }
 
-    /// As [`Manager::report_error`](crate::Manager::report_error); whether there is a step, whose
-    /// vote says it.
-    pub(crate) fn report_error(&self, error: String) -> bool {
-        self.report(None, ManagerError::Reported(error));
+    /// The step that is under way, by its turn; none between two of them, and after the last.
+    pub(crate) fn step(&self) -> Option<u64> {
         let state = self.lock();
-        !state.is_closed && !matches!(state.phase, Phase::Unasked)
+        let is_in_step = !state.is_closed && !matches!(state.phase, Phase::Unasked);
+        is_in_step.then_some(state.turn)
     }
 
     /// As [`Manager::errored`](crate::Manager::errored).

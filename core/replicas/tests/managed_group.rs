@@ -51,6 +51,31 @@ fn averages_are_those_of_the_participants() {
 }
 
 #[test]
+fn between_two_steps_operations_are_run_or_raise() {
+    let lighthouse = lighthouse(1);
+    let rank = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);
+    let (manager, group) = (&rank.manager, rank.manager.managed_group());
+    manager.start_quorum(StartQuorum::default()).unwrap();
+    manager.wait_quorum().unwrap();
+    // Its message never comes.
+    let late = Tensor::from(vec![0u8; 3]);
+    let late = group.recv_async(late, Some(0), 9).unwrap();
+    manager.report_error("the program's own");
+    let mut all = vec![vec![0.0]];
+    group.allgather(&mut all, &[1.0], ()).unwrap();
+    assert_eq!(all, [[0.0]]);
+    assert!(!manager.should_commit(None).unwrap());
+    group.allgather(&mut all, &[1.0], ()).unwrap();
+    assert_eq!(all, [[1.0]]);
+    // What belongs to a step that is over is no failure of the next, and raises.
+    manager.start_quorum(StartQuorum::default()).unwrap();
+    manager.wait_quorum().unwrap();
+    manager.group().abort();
+    assert!(late.wait(None).is_err());
+    assert_eq!(group.error(), None);
+}
+
+#[test]
 fn what_fails_is_the_managers_to_know() {
     let lighthouse = lighthouse(1);
     let rank = Rank::new(options(&lighthouse, "a"), 0, vec![1.0]);

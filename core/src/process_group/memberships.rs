@@ -111,7 +111,12 @@ impl ProcessGroup {
         if self.is_managers(name) {
             return Ok(members);
         }
-        members.cpu.refusal(name).map_or(Ok(members), Err)
+        match members.cpu.refusal(name) {
+            #[cfg(not(target_family = "wasm"))]
+            Some(refusal) if self.keeps_refusal(&refusal, members.epoch) => Ok(members),
+            Some(refusal) => Err(refusal),
+            None => Ok(members),
+        }
     }
 
     /// Says whether the group was left, or is a parent process's, for calls that ask something of

@@ -298,7 +298,7 @@ impl ProcessGroup {
         };
         #[cfg(not(target_family = "wasm"))]
         if let Some(wrapper) = &self.wrapper {
-            return wrapper.run(self, (name, tensors), issue);
+            return wrapper.run(self, epoch, (name, tensors), issue);
         }
         issue()
     }
@@ -363,7 +363,8 @@ impl ProcessGroup {
     /// Checks that `peer` is a rank of the group; `role` is what messages call it.
     pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
         let size = self.present_members(name)?.size();
-        if peer < size {
+        // Without members it is not run, by a handle that keeps that for itself.
+        if peer < size || size == 0 {
             return Ok(());
         }
         let last = size.saturating_sub(1);
@@ -385,10 +386,22 @@ impl ProcessGroup {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        if !self.is_unwrapped() {
-            let issue = |message| self.issue_message(message, timeout, waiting);
-            return messages.into_iter().map(issue).collect();
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(wrapper) = &self.wrapper {
+            let operation = |it: &MessageRequest| (it.name(), vec![it.tensor.clone()]);
+            let operations = messages.iter().map(operation).collect();
+            let issue = || self.issue_batch(messages, timeout, waiting);
+            return wrapper.run_all(self, self.epoch(), operations, issue);
         }
+        self.issue_batch(messages, timeout, waiting)
+    }
+
+    fn issue_batch(
+        &self,
+        messages: Vec<MessageRequest>,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Vec<Work>> {
         let hooked = self.before_messages(&messages, waiting)?;
         let name = "batch_isend_irecv";
         let (issued, backend) = match self.enqueue(name, &messages, timeout, waiting) {
@@ -420,14 +433,21 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
-        let hooked = self.before_messages(&messages, waiting)?;
-        let tensors = messages.iter().map(|message| message.tensor.clone()).collect();
-        let issued = self.issue_as_one(name, &messages, tensors, timeout, waiting);
-        hooked.into_iter().for_each(|hooked| match &issued {
-            Ok(work) => hooked.issued(work),
-            Err(error) => hooked.ended(Some(error)),
-        });
-        issued
+        let tensors: Vec<Tensor> = messages.iter().map(|it| it.tensor.clone()).collect();
+        let operation = (name, tensors.clone());
+        let issue = || {
+            let hooked = self.before_messages(&messages, waiting)?;
+            let issued = self.issue_as_one(name, &messages, tensors, timeout, waiting);
+            hooked.into_iter().for_each(|hooked| match &issued {
+                Ok(work) => hooked.issued(work),
+                Err(error) => hooked.ended(Some(error)),
+            });
+            issued
+        };
+        match &self.wrapper {
+            Some(wrapper) => wrapper.run(self, self.epoch(), operation, issue),
+            None => issue(),
+        }
     }
 
     /// Issues `messages` without hooks; one work of this name for all of them, whose tensors are

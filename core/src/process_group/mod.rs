@@ -565,6 +565,10 @@ impl fmt::Debug for ProcessGroup {
         let spec = spec.to_string();
         // With one backend, its name is enough.
         let backends = if spec.contains(',') { &spec } else { self.backend_name() };
-        write!(f, "ProcessGroup({name}, rank {rank} of {}, {backends}{left})", members.len())
+        #[cfg(not(target_family = "wasm"))]
+        let class = self.interfaces()[0];
+        #[cfg(target_family = "wasm")]
+        let class = "ProcessGroup";
+        write!(f, "{class}({name}, rank {rank} of {}, {backends}{left})", members.len())
     }
 }

@@ -36,10 +36,25 @@ impl ProcessGroup {
             return make(members.rank, members.size().max(1));
         }
         let epoch = members.epoch;
+        #[cfg(not(target_family = "wasm"))]
+        if members.size() == 0 && self.swallows() {
+            // It is not run, and gives back the tensors that it has.
+            return Ok(Request { epoch: Some(epoch), ..make(0, 1)? });
+        }
         let made = make(members.rank, members.size());
         // What it asked the group itself, others may have answered.
-        self.check_epoch(epoch, name)?;
+        let checked = self.check_epoch(epoch, name);
+        #[cfg(not(target_family = "wasm"))]
+        let checked = checked.or_else(|error| self.unless_swallowed(error));
+        checked?;
         Ok(Request { epoch: Some(epoch), ..made? })
+    }
+
+    /// An error that is found again where the operation is issued, unless this handle keeps it there
+    /// for itself.
+    #[cfg(not(target_family = "wasm"))]
+    fn unless_swallowed(&self, error: Error) -> Result<()> {
+        if self.swallows() { Ok(()) } else { Err(error) }
     }
 
     /// Checks whether `request` makes sense on this rank.
@@ -50,10 +65,16 @@ impl ProcessGroup {
         let members = self.present_members(request.name)?;
         let epoch = request.epoch.unwrap_or(members.epoch);
         #[cfg(not(target_family = "wasm"))]
-        if self.is_managers(request.name) {
+        if self.is_managers(request.name) || members.size() == 0 {
             return Ok(CheckedRequest { request, operations: Vec::new(), epoch });
         }
-        members.check_epoch(epoch, request.name, &self.inner)?;
+        let checked = members.check_epoch(epoch, request.name, &self.inner);
+        #[cfg(not(target_family = "wasm"))]
+        if checked.is_err() && self.swallows() {
+            // It fails where it is issued.
+            return Ok(CheckedRequest { request, operations: Vec::new(), epoch });
+        }
+        checked?;
         let request = self.hinted(request);
         let operations = check::check(&request, members.rank, members.size())?;
         Ok(CheckedRequest { request, operations, epoch })

@@ -104,7 +104,7 @@ impl ProcessGroup {
         };
         #[cfg(not(target_family = "wasm"))]
         if let Some(wrapper) = &self.wrapper {
-            return wrapper.run(self, (NAME, outputs), issue);
+            return wrapper.run(self, self.epoch(), (NAME, outputs), issue);
         }
         issue()
     }

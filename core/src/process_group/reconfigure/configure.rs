@@ -126,7 +126,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::configure`].
     pub async fn configure_async(&self, options: ConfigureOptions) -> Result<()> {
         #[cfg(not(target_family = "wasm"))]
-        if self.is_configured_in_vain() {
+        if self.configure_dummy() {
             return self.unless_left();
         }
         let address = options.check()?;

@@ -117,7 +117,7 @@ impl Topology {
         let group = self.group();
         let checked = self.checked(&call, true)?;
         #[cfg(not(target_family = "wasm"))]
-        let (name, outputs) = (call.method.name(), call.outputs.clone());
+        let (name, outputs, epoch) = (call.method.name(), call.outputs.clone(), self.inner.epoch);
         let issue = || {
             let hooked = group.before(|| group.hook_arguments(checked.request(), waiting))?;
             let issued = group.issue_checked_unhooked(checked, waiting);
@@ -127,7 +127,7 @@ impl Topology {
         };
         #[cfg(not(target_family = "wasm"))]
         if let Some(wrapper) = &group.wrapper {
-            return wrapper.run(group, (name, outputs), issue);
+            return wrapper.run(group, epoch, (name, outputs), issue);
         }
         issue()
     }

@@ -35,9 +35,15 @@ pub trait GroupManager: fmt::Debug + Send + Sync {
     /// What is wrong with the call.
     fn allreduce(&self, tensors: Vec<Tensor>, op: ReduceOp, is_coalesced: bool) -> Result<Work>;
 
-    /// An operation of the group has failed. Whether anybody is going to be told; if not, the
-    /// operation raises.
-    fn report_error(&self, error: String) -> bool;
+    /// The step that is under way, by a number of its own; none between two of them.
+    fn step(&self) -> Option<u64>;
+
+    /// An operation of the group has failed that was issued in this step. Whether somebody is going
+    /// to be told; if not, as the step is over, the operation raises.
+    fn note_error(&self, step: u64, error: String) -> bool;
+
+    /// The program has noticed a failure by itself.
+    fn report_error(&self, error: String);
 
     /// What is known to have failed since the step began.
     fn errored(&self) -> Option<String>;
@@ -54,6 +60,9 @@ pub(super) struct Wrapper {
     /// That of the handle which was wrapped, if it had one.
     beneath: Option<Arc<Wrapper>>,
 }
+
+/// Keeps an error for itself, if it does.
+type Keeper = Box<dyn Fn(&Error) -> bool + Send + Sync>;
 
 enum Kind {
     /// Nothing.
@@ -156,7 +165,7 @@ impl ProcessGroup {
     pub fn report_error(&self, error: &str) {
         match self.wrapper.as_ref().map(|it| &it.kind) {
             Some(Kind::Swallowing(first)) => first.note(self.epoch(), || error.to_owned()),
-            Some(Kind::Managed(manager)) => drop(manager.report_error(error.to_owned())),
+            Some(Kind::Managed(manager)) => manager.report_error(error.to_owned()),
             Some(Kind::Plain | Kind::Dummy(_)) | None => {}
         }
     }
@@ -183,15 +192,41 @@ impl ProcessGroup {
         manager.is_some() && RUN_BY_MANAGER.contains(&name)
     }
 
-    /// Counts that a group without other ranks is configured; whether it is one.
-    pub(super) fn is_configured_in_vain(&self) -> bool {
-        match self.wrapper.as_ref().map(|it| &it.kind) {
-            Some(Kind::Dummy(count)) => {
-                count.fetch_add(1, Ordering::Relaxed);
-                true
-            }
-            _ => false,
+    /// Counts that a group without other ranks is configured, if this is a handle on one; whether
+    /// it is.
+    pub(super) fn configure_dummy(&self) -> bool {
+        let mut chain = self.wrapper.iter().flat_map(|it| it.chain());
+        let count = chain.find_map(|it| match &it.kind {
+            Kind::Dummy(count) => Some(count),
+            _ => None,
+        });
+        count.is_some_and(|count| {
+            count.fetch_add(1, Ordering::Relaxed);
+            true
+        })
+    }
+
+    /// There are no members, and this is number `epoch` of their kind. Whether this handle keeps
+    /// that for itself, or has an error already.
+    pub(super) fn keeps_refusal(&self, refusal: &Error, epoch: u64) -> bool {
+        if !matches!(refusal, Error::NoMembers { .. }) {
+            return false;
         }
+        let mut is_kept = false;
+        for wrapper in self.wrapper.iter().flat_map(|it| it.chain()) {
+            if let Kind::Swallowing(first) = &wrapper.kind {
+                first.note(epoch, || refusal.to_string());
+                is_kept = true;
+            }
+            is_kept |= wrapper.skips(epoch);
+        }
+        is_kept
+    }
+
+    /// Whether this handle keeps errors for itself, whatever they are.
+    pub(super) fn swallows(&self) -> bool {
+        let mut chain = self.wrapper.iter().flat_map(|it| it.chain());
+        chain.any(|it| matches!(it.kind, Kind::Swallowing(_)))
     }
 
     fn with(&self, kind: Kind) -> ProcessGroup {
@@ -211,16 +246,53 @@ impl Wrapper {
         }
     }
 
+    /// This one, and those beneath it.
+    fn chain(&self) -> impl Iterator<Item = &Wrapper> {
+        std::iter::successors(Some(self), |it| it.beneath.as_deref())
+    }
+
+    /// The manager of this one, or of one beneath it.
+    fn manager(&self) -> Option<&Arc<dyn GroupManager>> {
+        self.chain().find_map(|it| match &it.kind {
+            Kind::Managed(manager) => Some(manager),
+            _ => None,
+        })
+    }
+
+    /// Whether it runs no operations among the members of `epoch`.
+    fn skips(&self, epoch: u64) -> bool {
+        match &self.kind {
+            Kind::Swallowing(first) => first.of(epoch).is_some(),
+            Kind::Managed(manager) => manager.step().is_some() && manager.errored().is_some(),
+            Kind::Plain | Kind::Dummy(_) => false,
+        }
+    }
+
+    /// What keeps the error of an operation that is issued now among the members of `epoch`.
+    fn keeper(&self, epoch: u64) -> Option<Keeper> {
+        match &self.kind {
+            Kind::Swallowing(first) => {
+                let first = first.clone();
+                Some(Box::new(move |error| {
+                    first.note(epoch, || error.to_string());
+                    true
+                }))
+            }
+            Kind::Managed(manager) => {
+                let (manager, step) = (manager.clone(), manager.step()?);
+                Some(Box::new(move |error| manager.note_error(step, error.to_string())))
+            }
+            Kind::Plain | Kind::Dummy(_) => None,
+        }
+    }
+
     /// An operation has failed that raises its error, as it returns something else than tensors.
     pub(super) fn note(&self, group: &ProcessGroup, error: &Error) {
-        match &self.kind {
-            _ if is_the_callers(error) => {}
-            Kind::Swallowing(first) => first.note(group.epoch(), || error.to_string()),
-            Kind::Managed(manager) => drop(manager.report_error(error.to_string())),
-            Kind::Plain | Kind::Dummy(_) => {}
-        }
-        if let Some(beneath) = &self.beneath {
-            beneath.note(group, error);
+        if !is_the_callers(error) {
+            let keepers = self.chain().filter_map(|it| it.keeper(group.epoch()));
+            keepers.for_each(|keep| {
+                keep(error);
+            });
         }
     }
 
@@ -234,64 +306,73 @@ impl Wrapper {
     ) -> Result<Work> {
         let request = checked.request();
         let (name, outputs) = (request.name, outputs_of(request));
-        let (tensors, op, is_coalesced) = (outputs.clone(), request.reduce_op, request.coalesced);
-        self.run(group, (name, outputs), || match self.manager() {
-            Some(manager) if RUN_BY_MANAGER.contains(&name) => {
-                manager.allreduce(tensors, op, is_coalesced)
-            }
-            _ => issue(checked, waiting),
-        })
-    }
-
-    /// That of this wrapper, or of one beneath it.
-    fn manager(&self) -> Option<&Arc<dyn GroupManager>> {
-        match &self.kind {
-            Kind::Managed(manager) => Some(manager),
-            _ => self.beneath.as_ref()?.manager(),
+        let manager = self.manager().filter(|_| RUN_BY_MANAGER.contains(&name));
+        if let Some(manager) = manager {
+            // Whatever becomes of it, it ends well.
+            let (op, is_coalesced) = (request.reduce_op, request.coalesced);
+            return match self.chain().any(|it| it.skips_all(group.epoch())) {
+                true => Ok(Work::of_nothing(name, group.inner.identity, outputs)),
+                false => manager.allreduce(outputs, op, is_coalesced),
+            };
         }
+        self.run(group, checked.epoch, (name, outputs), || issue(checked, waiting))
     }
 
-    /// Has `issue` start an operation of this name, whose results are in these tensors.
+    /// Whether it runs no operations, not even those of a manager.
+    fn skips_all(&self, epoch: u64) -> bool {
+        matches!(self.kind, Kind::Swallowing(_)) && self.skips(epoch)
+    }
+
+    /// Has `issue` start an operation of this name, whose results are in these tensors, among the
+    /// members of `epoch`.
     pub(super) fn run(
         &self,
         group: &ProcessGroup,
-        (name, outputs): (&'static str, Vec<Tensor>),
+        epoch: u64,
+        operation: (&'static str, Vec<Tensor>),
         issue: impl FnOnce() -> Result<Work>,
     ) -> Result<Work> {
-        let issue = || match &self.beneath {
-            Some(beneath) => beneath.run(group, (name, outputs.clone()), issue),
-            None => issue(),
+        let mut works = self.run_all(group, epoch, vec![operation], || Ok(vec![issue()?]))?;
+        works.pop().ok_or_else(|| Error::InvalidArgument {
+            message: "an operation has one work".to_owned(),
+        })
+    }
+
+    /// As [`Wrapper::run`], of several that go together.
+    pub(super) fn run_all(
+        &self,
+        group: &ProcessGroup,
+        epoch: u64,
+        operations: Vec<(&'static str, Vec<Tensor>)>,
+        issue: impl FnOnce() -> Result<Vec<Work>>,
+    ) -> Result<Vec<Work>> {
+        let nothing = |operations: Vec<(&'static str, Vec<Tensor>)>| {
+            let identity = group.inner.identity;
+            let work = |(name, outputs)| Work::of_nothing(name, identity, outputs);
+            operations.into_iter().map(work).collect()
         };
-        let skipped = || Work::of_nothing(name, group.inner.identity, outputs.clone());
-        let (is_skipped, keeps): (_, Arc<dyn Fn(String) -> bool + Send + Sync>) = match &self.kind {
-            Kind::Plain | Kind::Dummy(_) => return issue(),
-            // It knows by itself how that ends.
-            Kind::Managed(_) if RUN_BY_MANAGER.contains(&name) => return issue(),
-            Kind::Swallowing(first) => {
-                let (epoch, first) = (group.epoch(), first.clone());
-                let is_skipped = first.of(epoch).is_some();
-                let keep = move |error| {
-                    first.note(epoch, || error);
-                    true
-                };
-                (is_skipped, Arc::new(keep))
-            }
-            Kind::Managed(manager) => {
-                let manager = manager.clone();
-                let is_skipped = manager.errored().is_some();
-                (is_skipped, Arc::new(move |error| manager.report_error(error)))
-            }
-        };
-        if is_skipped {
-            return Ok(skipped());
+        if self.chain().any(|it| it.skips(group.epoch())) {
+            return Ok(nothing(operations));
         }
-        match issue() {
-            Ok(work) => Ok(work.followed_by(move |ended| match ended {
-                Err(error) if !keeps(error.to_string()) => Err(error.clone()),
+        // The one beneath all others hears of an error first, and the others of what it lets pass.
+        let mut keepers: Vec<Keeper> = self.chain().filter_map(|it| it.keeper(epoch)).collect();
+        keepers.reverse();
+        let keepers: Arc<[Keeper]> = keepers.into();
+        if keepers.is_empty() {
+            return issue();
+        }
+        let are_kept = |error: &Error| keepers.iter().any(|keep| keep(error));
+        let follow = |work: Work| {
+            let keepers = keepers.clone();
+            work.followed_by(move |ended| match ended {
+                Err(error) if !keepers.iter().any(|keep| keep(error)) => Err(error.clone()),
                 _ => Ok(()),
-            })),
-            Err(error) if is_the_callers(&error) || !keeps(error.to_string()) => Err(error),
-            Err(_) => Ok(skipped()),
+            })
+        };
+        match issue() {
+            Ok(works) => Ok(works.into_iter().map(follow).collect()),
+            Err(error) if is_the_callers(&error) || !are_kept(&error) => Err(error),
+            Err(_) => Ok(nothing(operations)),
         }
     }
 }
@@ -313,7 +394,8 @@ fn is_the_callers(error: &Error) -> bool {
             | Error::InvalidType { .. }
             | Error::InvalidGroup { .. }
             | Error::BackendUnavailable { .. }
-            | Error::NoMembers { .. }
+            | Error::HookFailed { .. }
+            | Error::NonFiniteInput { .. }
             | Error::RankNotInGroup { .. }
             | Error::Unsupported { .. }
             | Error::UnsupportedDType { .. }
