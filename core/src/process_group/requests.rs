@@ -50,8 +50,8 @@ impl ProcessGroup {
         Ok(Request { epoch: Some(epoch), ..made? })
     }
 
-    /// An error that is found again where the operation is issued, unless this handle keeps it there
-    /// for itself.
+    /// An error that is found again where the operation is issued, unless this handle keeps it
+    /// there for itself.
     #[cfg(not(target_family = "wasm"))]
     fn unless_swallowed(&self, error: Error) -> Result<()> {
         if self.swallows() { Ok(()) } else { Err(error) }
