@@ -4502,8 +4502,8 @@ export class Window {
  * derived from it may change what its methods do. Functions that take a group, and other
  * wrappers, go to the group itself, not to such methods.
  *
- * Both have the same members, also after `configure` and `reconfigure`, of either. A wrapper
- * takes no fast path: small operations take longer than those of the group.
+ * Both are the same group: who configures one of them configures both. A wrapper takes no fast
+ * path: small operations take longer than those of the group.
  */
 export class ProcessGroupWrapper extends ProcessGroup {
   /** Wraps a group. */

@@ -4,8 +4,8 @@
 /// from it may change what its methods do. Functions that take a group, and other wrappers, go to
 /// the group itself, not to such methods.
 ///
-/// Both have the same members, also after `configure` and `reconfigure`, of either. A wrapper takes
-/// no fast path: small operations take longer than those of the group.
+/// Both are the same group: who configures one of them configures both. A wrapper takes no fast
+/// path: small operations take longer than those of the group.
 [NotInPages, Rust=ProcessGroup, Since=0.1]
 interface ProcessGroupWrapper : ProcessGroup {
   /// Wraps a group.

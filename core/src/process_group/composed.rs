@@ -40,6 +40,8 @@ impl ProcessGroup {
         arguments: impl FnOnce(WaitIntent) -> PreHookArgs<'a>,
         run: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        #[cfg(not(target_family = "wasm"))]
+        let epoch = self.epoch();
         self.require_members(&name.to_lowercase())?;
         let hooked = self.before(|| {
             let waiting = WaitMode::current().waiting();
@@ -54,7 +56,7 @@ impl ProcessGroup {
         let result = result.map_err(|error| of_whole(error, &name.to_lowercase()));
         #[cfg(not(target_family = "wasm"))]
         if let (Some(wrapper), Err(error)) = (&self.wrapper, &result) {
-            wrapper.note(self, error);
+            wrapper.note(epoch, error);
         }
         if let Some(hooked) = hooked {
             hooked.ended(result.as_ref().err());

@@ -112,7 +112,7 @@ pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct ProcessGroup {
     inner: Arc<Memberships>,
-    /// What this handle does besides.
+    /// What this handle does besides running operations of the group.
     #[cfg(not(target_family = "wasm"))]
     wrapper: Option<Arc<wrapper::Wrapper>>,
 }

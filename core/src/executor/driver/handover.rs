@@ -134,7 +134,8 @@ impl Driver {
         }
         if self.is_busy() || self.watched.load(Ordering::SeqCst) {
             self.hand_to_background();
-        } else if self.driven_in_background.load(Ordering::SeqCst) {
+        } else if self.driven_in_background.load(Ordering::SeqCst) && !self.background.is_in_grace()
+        {
             // It sleeps since the group was quiet; it looks again at times now that it is not.
             self.background.request_check();
         }

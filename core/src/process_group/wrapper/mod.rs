@@ -52,7 +52,7 @@ pub trait GroupManager: fmt::Debug + Send + Sync {
     fn num_participants(&self) -> u32;
 }
 
-/// What a handle does besides.
+/// What a handle does besides running operations of the group.
 pub(super) struct Wrapper {
     /// That of the handle, which is not the group's.
     identity: u64,
@@ -93,7 +93,7 @@ impl ProcessGroup {
     ///
     /// ```
     /// # use polyrank::store::HashStore;
-    /// # use polyrank::{ProcessGroup, WaitMode};
+    /// # use polyrank::ProcessGroup;
     /// # use std::sync::Arc;
     /// # let store = Arc::new(HashStore::new());
     /// # let group = ProcessGroup::new(store, 0, 1, "alone", Default::default())?;
@@ -111,8 +111,9 @@ impl ProcessGroup {
     }
 
     /// A handle on the group of `manager`, whose allreduces are the manager's: among those who
-    /// participate, which [`ProcessGroup::participants`] counts. No operation fails; what goes
-    /// wrong is the manager's to know.
+    /// participate, which [`ProcessGroup::participants`] counts. In a step of the manager no
+    /// operation fails; what goes wrong is the manager's to know. Between two steps operations fail
+    /// as those of the group.
     #[must_use]
     pub fn managed_by(&self, manager: Arc<dyn GroupManager>) -> ProcessGroup {
         self.with(Kind::Managed(manager))
@@ -134,13 +135,12 @@ impl ProcessGroup {
     /// The handle that this one wraps; none if it wraps none.
     pub fn parent(&self) -> Option<ProcessGroup> {
         let wrapper = self.wrapper.as_ref()?;
-        let is_made_so = matches!(wrapper.kind, Kind::Dummy(_));
+        let wraps_nothing = matches!(wrapper.kind, Kind::Dummy(_));
         let (inner, wrapper) = (self.inner.clone(), wrapper.beneath.clone());
-        (!is_made_so).then_some(ProcessGroup { inner, wrapper })
+        (!wraps_nothing).then_some(ProcessGroup { inner, wrapper })
     }
 
-    /// A number that no other handle that does the same has; that of the group itself is the
-    /// group's.
+    /// A number that only clones of this handle have; handles without a wrapper have the group's.
     pub(crate) fn handle_identity(&self) -> u64 {
         self.wrapper.as_ref().map_or_else(|| self.identity(), |it| it.identity)
     }
@@ -206,8 +206,8 @@ impl ProcessGroup {
         })
     }
 
-    /// There are no members, and this is number `epoch` of their kind. Whether this handle keeps
-    /// that for itself, or has an error already.
+    /// Nobody is a member, as of `epoch`. Whether this handle keeps that for itself, or has an error
+    /// already.
     pub(super) fn keeps_refusal(&self, refusal: &Error, epoch: u64) -> bool {
         if !matches!(refusal, Error::NoMembers { .. }) {
             return false;
@@ -286,10 +286,11 @@ impl Wrapper {
         }
     }
 
-    /// An operation has failed that raises its error, as it returns something else than tensors.
-    pub(super) fn note(&self, group: &ProcessGroup, error: &Error) {
+    /// An operation among the members of `epoch` has failed that raises its error, as it returns
+    /// something else than tensors.
+    pub(super) fn note(&self, epoch: u64, error: &Error) {
         if !is_the_callers(error) {
-            let keepers = self.chain().filter_map(|it| it.keeper(group.epoch()));
+            let keepers = self.chain().filter_map(|it| it.keeper(epoch));
             keepers.for_each(|keep| {
                 keep(error);
             });
