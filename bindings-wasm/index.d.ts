@@ -1925,7 +1925,7 @@ export class Topology {
  * all ranks, raise the same error. Leave it, and make another.
  */
 export class ProcessGroup {
-  private constructor();
+  protected constructor();
   /** The group's name, the same on all its ranks and different from other groups'. */
   readonly groupName: string;
   /** A description for logs. */

@@ -77,7 +77,7 @@ fn a_page_shows_each_call_in_every_language() {
         "ProcessGroup#allReduce<T extends TensorLike>(tensor: T",
         "ProcessGroup::all_reduce<A: Buffers + ?Sized>(&self, tensor: &mut A",
         "Also called `reduce_all`.",
-        "Errors: [`BrokenError`](./errors#brokenerror).",
+        "Errors: [`BrokenError`](./small#brokenerror).",
         "Message: `{what} broke`",
         "A store &lt;of> bytes.",
         "Store::set(&self, &str, &[u8]) -> Result<()>",
@@ -174,4 +174,38 @@ fn every_public_name_of_every_package_has_an_entry() {
     };
     let missing: Vec<_> = names.iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "without an entry, or without a signature there: {missing:#?}");
+}
+
+/// What is linked to within the reference: `](./store#tcpstore)`, `](#tcpstore)`.
+fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|it| it.starts_with("./") || it.starts_with('#')).map(|target| {
+        let (page, anchor) = target.split_once('#').unwrap_or((target, ""));
+        (page.trim_start_matches("./"), anchor)
+    })
+}
+
+#[test]
+fn every_link_of_the_reference_leads_to_a_heading() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../site/reference");
+    let pages: BTreeMap<String, String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    let mut count = 0;
+    for (name, text) in &pages {
+        for (page, anchor) in links(text) {
+            let target = pages.get(if page.is_empty() { name.as_str() } else { page });
+            let target = target.unwrap_or_else(|| panic!("{name}: no page {page}"));
+            let is_there = anchor.is_empty() || target.contains(&format!("{{#{anchor}}}"));
+            assert!(is_there, "{name}: {page} has no heading {anchor}");
+            count += 1;
+        }
+    }
+    assert!(count > 500, "{count} links");
 }

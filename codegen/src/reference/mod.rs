@@ -141,8 +141,18 @@ fn page_of<'a, 'api>(
     pages: &'a mut BTreeMap<&'api str, Page>,
     source: &'api Source,
 ) -> &'a mut Page {
+    pages.entry(topic_of(source)).or_default()
+}
+
+/// The name of the page on what is defined there, without ending.
+fn name_of_page(source: &Source) -> String {
+    topic_of(source).replace('_', "-")
+}
+
+/// The name of the IDL file, without ending.
+fn topic_of(source: &Source) -> &str {
     let file = source.file.rsplit('/').next().unwrap_or(&source.file);
-    pages.entry(file.trim_end_matches(".webidl")).or_default()
+    file.trim_end_matches(".webidl")
 }
 
 /// Where a topic is in the list, and its title; a topic that is new stands last, under the

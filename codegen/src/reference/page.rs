@@ -1,6 +1,7 @@
 //! One page of the reference: its entries, in the order in which they are added.
 
 use super::declared::{Declaration, Declared, signatures};
+use super::name_of_page;
 use super::prose::{anchor, cell, paragraphs};
 use crate::languages::{javascript, python, rust};
 use crate::model::{Api, Dictionary, Enum, ErrorKind, Interface, Member, Method};
@@ -43,7 +44,10 @@ impl Page {
     pub(super) fn class(&mut self, api: &Api, declared: &Declared, class: &Interface) {
         let mut text = format!("{}\n", paragraphs(&class.doc));
         if let Some(base) = &class.inherits {
-            text.push_str(&format!("\nA [`{base}`](#{}).\n", anchor(base)));
+            let known = api.interfaces.iter().find(|known| known.name == *base);
+            let page = known.map(|known| format!("./{}", name_of_page(&known.source)));
+            let page = page.unwrap_or_default();
+            text.push_str(&format!("\nA [`{base}`]({page}#{}).\n", anchor(base)));
         }
         if let Some(constructor) = &class.constructor {
             text.push_str(&forms(api, declared, Some(class), constructor));
@@ -140,10 +144,13 @@ fn callable(api: &Api, declared: &Declared, class: Option<&Interface>, method: &
     if !aliases.is_empty() {
         text.push_str(&format!("\nAlso called {}.\n", aliases.join(", ")));
     }
-    let raised = method.common.throws.iter();
-    let raised = raised.map(|kind| python::exception_class(api, kind));
-    let raised: Vec<String> =
-        raised.map(|class| format!("[`{class}`](./errors#{})", anchor(&class))).collect();
+    let raised = method.common.throws.iter().map(|kind| {
+        let class = python::exception_class(api, kind);
+        let known = api.errors.iter().find(|known| known.name == *kind);
+        let page = known.map(|known| name_of_page(&known.source)).unwrap_or_default();
+        format!("[`{class}`](./{page}#{})", anchor(&class))
+    });
+    let raised: Vec<String> = raised.collect();
     if !raised.is_empty() {
         text.push_str(&format!("\nErrors: {}.\n", raised.join(", ")));
     }

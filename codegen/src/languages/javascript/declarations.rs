@@ -338,7 +338,8 @@ fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
                 let name = format!("static {factory}");
                 all.push(Callable { name, forms, aliases: Vec::new() });
                 // A class that is derived from it may have methods of its own.
-                vec![hidden(if interface.inherits.is_some() { "protected" } else { "private" })]
+                let is_extended = interface.inherits.is_some() || is_base(api, interface);
+                vec![hidden(if is_extended { "protected" } else { "private" })]
             }
             None => public(forms(api, constructor, Place::Constructor, named)),
         },
