@@ -206,8 +206,8 @@ impl ProcessGroup {
         })
     }
 
-    /// Nobody is a member, as of `epoch`. Whether this handle keeps that for itself, or has an error
-    /// already.
+    /// Nobody is a member, as of `epoch`. Whether this handle keeps that for itself, or has an
+    /// error already.
     pub(super) fn keeps_refusal(&self, refusal: &Error, epoch: u64) -> bool {
         if !matches!(refusal, Error::NoMembers { .. }) {
             return false;
